@@ -1,0 +1,64 @@
+"""The shipped list of models: short names, their sources, licences and hashes."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One source of a model in the catalogue. sha256 and size (bytes) are None where they are not known."""
+
+    at: str
+    sha256: str | None
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A model in the catalogue. `sources` are tried in order."""
+
+    name: str
+    aliases: tuple[str, ...]
+    parameters: str
+    licence: str
+    note: str
+    sources: tuple[Listed, ...]
+
+
+@cache
+def known_models() -> tuple[Entry, ...]:
+    """All models that cutaway knows by name, in the order of the shipped file."""
+    text = resources.files("cutaway.registry").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    return tuple(
+        Entry(
+            name=model["name"],
+            aliases=tuple(model["aliases"]),
+            parameters=model["parameters"],
+            licence=model["licence"],
+            note=model["note"],
+            sources=tuple(Listed(s["at"], s.get("sha256"), s.get("size")) for s in model["source"]),
+        )
+        for model in tomllib.loads(text)["model"]
+    )
+
+
+def entry_named(name: str) -> Entry | None:
+    """The entry with this name or alias, whatever its case."""
+    wanted = name.lower()
+    return next((e for e in known_models() if wanted == e.name or wanted in e.aliases), None)
+
+
+def listed_source(at: str) -> tuple[Entry, Listed] | None:
+    """The entry that has exactly this source, and what it says of it."""
+    return next(((e, s) for e in known_models() for s in e.sources if s.at == at), None)
+
+
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three of the known names that resemble the given one, the nearest first."""
+    return difflib.get_close_matches(name.lower(), list(dict.fromkeys(known)), n=3, cutoff=0.4)
