@@ -1,0 +1,12 @@
+"""Model files: GGUF and safetensors, mapped and checked, and the values of their tensors.
+
+`open_model` reads headers only; a tensor's `raw` is a view of the mapped file; `dequantize` turns it into float32.
+Every file is treated as hostile: FormatError names the field and the byte offset.
+"""
+
+from cutaway.formats.blocks import BLOCKS
+from cutaway.formats.dequantize import Codes, decompose, dequantize
+from cutaway.formats.model_file import ModelFile, Tensor
+from cutaway.formats.opening import open_model
+
+__all__ = ["BLOCKS", "Codes", "ModelFile", "Tensor", "decompose", "dequantize", "open_model"]
