@@ -1,0 +1,7 @@
+"""The KV cache as integers: pools of pages, who holds them, and which prefix they hold."""
+
+from cutaway.cache.pool import PagePool
+from cutaway.cache.prefixes import PrefixTree
+from cutaway.cache.tables import GroupSize, PageTables
+
+__all__ = ["GroupSize", "PagePool", "PageTables", "PrefixTree"]

@@ -1,0 +1,106 @@
+"""The pages of one KV group: which are free, which are held and how often, which are kept for what they contain.
+
+    free    nobody holds it, its contents mean nothing
+    held    one or more requests read it (its reference count), published or not
+    cached  nobody holds it, but it is published: a later request with the same prefix may take it up again
+
+free + held + cached = total, always. Only integers live here; the keys and values are the backend's.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+
+class PagePool:
+    """A deterministic page allocator: the page given back last is taken first, cached pages go in order of last use."""
+
+    def __init__(self, pages: int, evicted: Callable[[int], None] | None = None) -> None:
+        """pages: how many there are. evicted: told of every cached page that is taken for something else."""
+        self.total = pages
+        self._evicted = evicted
+        self._free = list(range(pages - 1, -1, -1))  # a stack; page 0 comes off first
+        self._references = [0] * pages
+        self._published = [False] * pages
+        self._cached: OrderedDict[int, None] = OrderedDict()  # least recently given back first
+
+    @property
+    def available(self) -> int:
+        """Pages that `take` can give now."""
+        return len(self._free) + len(self._cached)
+
+    @property
+    def free(self) -> int:
+        return len(self._free)
+
+    @property
+    def cached(self) -> int:
+        return len(self._cached)
+
+    @property
+    def held(self) -> int:
+        return self.total - self.available
+
+    def references(self, page: int) -> int:
+        """How many requests hold the page."""
+        return self._references[page]
+
+    def is_published(self, page: int) -> bool:
+        return self._published[page]
+
+    def take(self) -> int:
+        """A page for new contents, held once. The caller has asked `available` first."""
+        assert self.available, "take() from a pool with no page left"
+        if self._free:
+            page = self._free.pop()
+        else:
+            page, _ = self._cached.popitem(last=False)
+            self._published[page] = False
+            if self._evicted is not None:
+                self._evicted(page)
+        self._references[page] = 1
+        return page
+
+    def share(self, page: int) -> None:
+        """One more holder of a page that is held or cached."""
+        assert self._references[page] or page in self._cached, f"page {page} is free and cannot be shared"
+        self._cached.pop(page, None)
+        self._references[page] += 1
+
+    def give(self, page: int) -> None:
+        """One holder less. The last one turns the page free, or cached if it is published."""
+        assert self._references[page] > 0, f"page {page} is given back and nobody holds it"
+        self._references[page] -= 1
+        if self._references[page] == 0:
+            if self._published[page]:
+                self._cached[page] = None
+            else:
+                self._free.append(page)
+
+    def publish(self, page: int) -> None:
+        """Its contents are written and findable: keep them when nobody holds the page."""
+        assert self._references[page] > 0 and not self._published[page], f"page {page} cannot be published"
+        self._published[page] = True
+
+    def retract(self, page: int) -> None:
+        """Its contents are no longer findable: a cached page turns free."""
+        assert self._published[page], f"page {page} is not published"
+        self._published[page] = False
+        if page in self._cached:
+            del self._cached[page]
+            self._free.append(page)
+
+    def check(self, holders: dict[int, int] | None = None) -> None:
+        """Assert the ledger. holders: page -> how many page tables name it, to be equal to the reference counts."""
+        free, cached = set(self._free), set(self._cached)
+        held = {page for page, count in enumerate(self._references) if count}
+        assert len(free) == len(self._free), "a page is free twice"
+        assert len(free) + len(held) + len(cached) == self.total, (
+            f"{len(free)} free + {len(held)} held + {len(cached)} cached is not {self.total}"
+        )
+        assert free | held | cached == set(range(self.total)), "a page is in two states, or in none"
+        assert not any(self._published[page] for page in free), "a free page is published"
+        assert all(self._published[page] for page in cached), "a cached page is not published"
+        if holders is not None:
+            assert holders == {page: self._references[page] for page in held}, "tables and reference counts differ"

@@ -1,0 +1,75 @@
+"""Which prefix each published page holds: a tree with one node per page of tokens.
+
+A node's name is (its parent, its tokens), compared token by token, so two different prefixes can never be taken for one
+another; a root's name is whatever else the keys and values depend on (adapter, salt). A node has one page per KV group,
+or -1 where that group has none (never written, or taken for something else).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+
+
+class Node:
+    """`tokens` lie in `pages[group]`, if the tokens before them are those of `parent`."""
+
+    __slots__ = ("children", "pages", "parent", "tokens")
+
+    def __init__(self, parent: Node | None, tokens: tuple[int, ...], groups: int) -> None:
+        self.parent = parent
+        self.tokens = tokens
+        self.pages = [-1] * groups
+        self.children: dict[tuple[int, ...], Node] = {}
+
+
+class PrefixTree:
+    """Finds the published pages of a prefix. Who holds them, and for how long, is the pools' business."""
+
+    def __init__(self, groups: int, page_size: int) -> None:
+        self._groups = groups
+        self._page_size = page_size
+        self._roots: dict[Hashable, Node] = {}
+        self._owner: list[dict[int, Node]] = [{} for _ in range(groups)]  # per group: published page -> its node
+
+    def root(self, key: Hashable) -> Node:
+        """Where prefixes of this key begin. The node stays valid as long as the caller keeps it."""
+        return self._roots.setdefault(key, Node(None, (), self._groups))
+
+    def walk(self, key: Hashable, tokens: Sequence[int]) -> Iterator[Node]:
+        """The known nodes of the prefix, from its first page on; some of their pages may be missing."""
+        node = self._roots.get(key)
+        for start in range(0, len(tokens) - self._page_size + 1, self._page_size):
+            if node is None:
+                return
+            node = node.children.get(tuple(tokens[start : start + self._page_size]))
+            if node is not None:
+                yield node
+
+    def extend(self, parent: Node, tokens: tuple[int, ...]) -> Node:
+        """The node after `parent` for one full page of tokens, made if it is not there."""
+        assert len(tokens) == self._page_size
+        node = parent.children.get(tokens)
+        if node is None:
+            node = parent.children[tokens] = Node(parent, tokens, self._groups)
+        return node
+
+    def attach(self, node: Node, group: int, page: int) -> None:
+        """The page holds the node's tokens. A node has at most one page per group."""
+        assert node.pages[group] == -1 and page not in self._owner[group]
+        node.pages[group] = page
+        self._owner[group][page] = node
+
+    def detach(self, group: int, page: int) -> None:
+        """The page holds something else from now on. Nodes that lead nowhere are dropped."""
+        node: Node | None = self._owner[group].pop(page)
+        assert node is not None
+        node.pages[group] = -1
+        while node is not None and node.parent is not None and not node.children and max(node.pages) == -1:
+            parent = node.parent
+            if parent.children.get(node.tokens) is node:
+                del parent.children[node.tokens]
+            node = parent
+
+    def pages(self, group: int) -> set[int]:
+        """All published pages of a group (for the ledger check)."""
+        return set(self._owner[group])

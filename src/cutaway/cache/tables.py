@@ -1,0 +1,213 @@
+"""Page tables: which pages hold the keys and values of each request, in every KV group.
+
+    position      0 ........ 15 | 16 ....... 31 | 32 ....... 47 | 48 ....
+    full group    page 3        | page 0        | page 7        | page 8
+    window group  -1            | -1            | page 2        | page 5      (what left the window was given back)
+
+A request opens with the longest prefix that is already written, extends by whole pages before a step, says after the
+step what was written (full pages become findable, pages that left a window go back), and closes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from cutaway.cache.pool import PagePool
+from cutaway.cache.prefixes import Node, PrefixTree
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSize:
+    """window: tokens that a layer of this group sees, its own included (None: all). pages: how many the group has."""
+
+    window: int | None
+    pages: int
+
+
+@dataclass(slots=True)
+class _Held:
+    """What one request holds. Per group: its table, and the index of the first page it still has."""
+
+    node: Node
+    tables: list[array[int]]
+    first: list[int]
+    published: int = 0  # pages that are in the tree, or were found there
+    length: int = 0  # positions below it have a page
+
+
+class PageTables:
+    """The ledger of a cache: one pool per KV group, one table per group and request, one tree of prefixes.
+
+    sharing: look up and publish prefixes; without it every request computes all its tokens.
+    """
+
+    def __init__(self, groups: Sequence[GroupSize], page_size: int, *, sharing: bool = True) -> None:
+        assert groups and page_size > 0
+        self.groups = tuple(groups)
+        self.page_size = page_size
+        self.sharing = sharing
+        self._tree = PrefixTree(len(groups), page_size)
+        self.pools = tuple(PagePool(g.pages, partial(self._tree.detach, i)) for i, g in enumerate(groups))
+        self._held: dict[int, _Held] = {}
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that a request can reach when it has all pages to itself."""
+        return min(self._group_capacity(group) for group in self.groups)
+
+    def _group_capacity(self, group: GroupSize) -> int:
+        everything = group.pages * self.page_size
+        if group.window is not None and group.pages > self._pages_over(group.window - 1):
+            return 1 << 62  # one more token always fits beside its window
+        return everything
+
+    def _pages_over(self, tokens: int) -> int:
+        """The most pages that so many consecutive positions can touch."""
+        return 0 if tokens <= 0 else (tokens + self.page_size - 2) // self.page_size + 1
+
+    def _first_needed(self, group: GroupSize, length: int) -> int:
+        """Index of the first page that a token at position `length`, or a later one, sees."""
+        return 0 if group.window is None else max(0, length - group.window + 1) // self.page_size
+
+    # --- a request's life -------------------------------------------------------------------------------------------
+    def open(self, request: int, tokens: Sequence[int], *, limit: int | None = None, key: Hashable = None) -> int:
+        """Begin a request with the longest written prefix of its tokens. Returns how many tokens that covers.
+
+        limit: cover at most so many; never more than all but the last token, whose logits somebody wants.
+        """
+        assert request not in self._held, f"request {request} is already open"
+        limit = min(len(tokens) - 1, len(tokens) if limit is None else limit)
+        nodes = self._longest(list(self._tree.walk(key, tokens[: max(limit, 0)]))) if self.sharing else []
+        node = nodes[-1] if nodes else self._tree.root(key) if self.sharing else Node(None, (), 0)
+        length = len(nodes) * self.page_size
+        held = _Held(node, [], [], len(nodes), length)
+        for index, (group, pool) in enumerate(zip(self.groups, self.pools, strict=True)):
+            first = self._first_needed(group, length)
+            table = array("i", [-1] * first + [node.pages[index] for node in nodes[first:]])
+            for page in table[first:]:
+                pool.share(page)
+            held.tables.append(table)
+            held.first.append(first)
+        self._held[request] = held
+        return length
+
+    def _longest(self, nodes: list[Node]) -> list[Node]:
+        """The longest beginning of `nodes` that serves: full groups have all its pages, window groups their window."""
+        full = [index for index, group in enumerate(self.groups) if group.window is None]
+        windows = [index for index, group in enumerate(self.groups) if group.window is not None]
+        count = next((i for i, node in enumerate(nodes) if any(node.pages[g] == -1 for g in full)), len(nodes))
+        while count and not all(
+            node.pages[index] != -1
+            for index in windows
+            for node in nodes[self._first_needed(self.groups[index], count * self.page_size) : count]
+        ):
+            count -= 1
+        return nodes[:count]
+
+    def room(self, request: int, limit: int) -> int:
+        """How many tokens beyond its length the request can be extended by now, at most `limit`."""
+        held = self._held[request]
+        for pool, table in zip(self.pools, held.tables, strict=True):
+            limit = min(limit, (len(table) + pool.available) * self.page_size - held.length)
+        return limit
+
+    def need(self, request: int, length: int) -> tuple[int, ...]:
+        """Pages that the request still needs in each group to reach `length`.
+
+        A window group gives pages back on the way: it needs its window and a page to write to, no more.
+        """
+        held, needs = self._held[request], []
+        for group, table, first in zip(self.groups, held.tables, held.first, strict=True):
+            pages = -(-length // self.page_size) - len(table)
+            if group.window is not None:
+                pages = min(pages, self._pages_over(group.window - 1) + 1 - (len(table) - first))
+            needs.append(max(0, pages))
+        return tuple(needs)
+
+    @property
+    def available(self) -> tuple[int, ...]:
+        """Pages that can be taken now, in each group."""
+        return tuple(pool.available for pool in self.pools)
+
+    def extend(self, request: int, count: int) -> None:
+        """Hold pages for `count` more tokens. The caller has asked `room` first."""
+        held = self._held[request]
+        held.length += count
+        for pool, table in zip(self.pools, held.tables, strict=True):
+            while len(table) * self.page_size < held.length:
+                table.append(pool.take())
+
+    def written(self, request: int, tokens: Sequence[int]) -> None:
+        """Every position that the request was extended to is written. tokens: its tokens, at least as many."""
+        held = self._held[request]
+        if self.sharing:
+            self._publish(held, tokens)
+        for index, (group, pool, table) in enumerate(zip(self.groups, self.pools, held.tables, strict=True)):
+            first = min(self._first_needed(group, held.length), len(table))
+            for i in range(held.first[index], first):
+                pool.give(table[i])
+                table[i] = -1
+            held.first[index] = max(first, held.first[index])
+
+    def _publish(self, held: _Held, tokens: Sequence[int]) -> None:
+        """Make the pages that became full findable. Where the tree has an equal page, hold that one instead."""
+        size = self.page_size
+        while (held.published + 1) * size <= held.length:
+            at = held.published
+            held.node = self._tree.extend(held.node, tuple(tokens[at * size : (at + 1) * size]))
+            held.published += 1
+            for index, (pool, table) in enumerate(zip(self.pools, held.tables, strict=True)):
+                page, known = table[at], held.node.pages[index]
+                if page == -1:
+                    continue
+                if known == -1:
+                    self._tree.attach(held.node, index, page)
+                    pool.publish(page)
+                else:
+                    pool.share(known)
+                    pool.give(page)
+                    table[at] = known
+
+    def close(self, request: int) -> None:
+        """Give everything back. Later pages go first, so that a prefix is worn away from its end."""
+        held = self._held.pop(request)
+        for pool, table in zip(self.pools, held.tables, strict=True):
+            for page in reversed(table):
+                if page != -1:
+                    pool.give(page)
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+    def table(self, request: int, group: int) -> array[int]:
+        """The request's pages in a group, by position // page_size; -1 where the page was given back. Not a copy."""
+        return self._held[request].tables[group]
+
+    def length(self, request: int) -> int:
+        """Positions below this have a page (or had one, in a window group)."""
+        return self._held[request].length
+
+    def __contains__(self, request: int) -> bool:
+        return request in self._held
+
+    def forget(self) -> None:
+        """Drop every published prefix, for instance because the weights behind it changed."""
+        for index, pool in enumerate(self.pools):
+            for page in sorted(self._tree.pages(index)):
+                self._tree.detach(index, page)
+                pool.retract(page)
+
+    def check(self) -> None:
+        """Assert every ledger: free + held + cached = total in each group, and tables agree with reference counts."""
+        for index, pool in enumerate(self.pools):
+            pool.check(Counter(p for h in self._held.values() for p in h.tables[index] if p != -1))
+            published = self._tree.pages(index)
+            assert all(pool.is_published(page) == (page in published) for page in range(pool.total))
+        for held in self._held.values():
+            for index, (group, table) in enumerate(zip(self.groups, held.tables, strict=True)):
+                needed = self._first_needed(group, held.length)
+                assert len(table) == -(-held.length // self.page_size), "a table and its length differ"
+                assert all(page == -1 for page in table[: held.first[index]])
+                assert all(page != -1 for page in table[max(held.first[index], 0) :]) and held.first[index] <= needed
