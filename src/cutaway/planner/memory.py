@@ -187,11 +187,8 @@ def plan_rows(plan: MemoryPlan) -> list[tuple[str, str, int]]:
 
 def readable_bytes(count: int) -> str:
     """Bytes for people, in decimal units: 98.4 MB."""
-    if count < 1000:
-        return f"{count} B"
-    value, unit = float(count), ""
-    for unit in ("kB", "MB", "GB", "TB"):
-        value /= 1000
-        if value < 999.5:
-            break
-    return f"{value:.1f} {unit}" if value < 99.95 else f"{value:.0f} {unit}"
+    units = ("B", "kB", "MB", "GB", "TB")
+    value, power = float(count), 0
+    while value >= 999.5 and power + 1 < len(units):
+        value, power = value / 1000, power + 1
+    return f"{value:.{1 if power and value < 99.95 else 0}f} {units[power]}"
