@@ -1,0 +1,27 @@
+"""From a row of logits to a token, and from tokens to text that is safe to show: parameters, stages, stops."""
+
+from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
+from cutaway.sampling.params import LogprobsMode, SamplingParams, Stage
+from cutaway.sampling.presets import PRESETS, Preset, own_options, preset
+from cutaway.sampling.randomness import draw_seed
+from cutaway.sampling.sampler import STAGES, Choice, Sampler
+from cutaway.sampling.stop import StopChecker, StopKind, StopReason
+
+__all__ = [
+    "PRESETS",
+    "STAGES",
+    "Choice",
+    "LogprobsMode",
+    "Preset",
+    "Sampler",
+    "SamplingParams",
+    "Stage",
+    "StopChecker",
+    "StopKind",
+    "StopReason",
+    "TokenLogprobs",
+    "draw_seed",
+    "own_options",
+    "preset",
+    "token_logprobs",
+]

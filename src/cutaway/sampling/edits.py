@@ -1,0 +1,204 @@
+"""Stages over the whole row of logits, in place, each touching only the tokens it concerns.
+
+An edit is `edit(row, history)`: `row` float32 [vocab] is the sampler's own copy; what is computed is rounded to
+float32 after each stage. -inf bans a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.errors import EngineError, ParameterError
+from cutaway.sampling.history import History
+from cutaway.sampling.params import SamplingParams, Stage
+
+Row = NDArray[np.float32]
+Ids = NDArray[np.int64]
+Edit = Callable[[Row, History], None]
+
+BANNED = np.float32(-np.inf)
+BIAS_BANS = -100.0
+
+
+class Encoder(Protocol):
+    """What bad words need of a tokenizer."""
+
+    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
+
+
+def edits(
+    params: SamplingParams, *, end_ids: frozenset[int], tokenizer: Encoder | None
+) -> tuple[tuple[str, Edit], ...]:
+    """The edits that `params` ask for, named, in the order of STAGES. Raises ParameterError for bad words without a
+    tokenizer."""
+    wanted: list[tuple[str, Edit | None]] = [
+        ("logit_bias", _logit_bias(params)),
+        ("allowed_tokens", _allowed(params.allowed_tokens)),
+        ("banned_tokens", _banned(params.banned_tokens)),
+        ("bad_words", _bad_words(params.bad_words, tokenizer)),
+        ("min_tokens", _min_tokens(params, end_ids)),
+        ("repetition_penalty", _repetition(params.repetition_penalty)),
+        ("presence_penalty", _presence(params.presence_penalty)),
+        ("frequency_penalty", _frequency(params.frequency_penalty)),
+        ("no_repeat_ngram", _no_repeat(params.no_repeat_ngram)),
+        *((_name(stage), _own(stage)) for stage in params.stages),
+    ]
+    return tuple((name, edit) for name, edit in wanted if edit is not None)
+
+
+def _ids(tokens: Iterable[int]) -> Ids:
+    return np.array(sorted({int(token) for token in tokens}), np.int64)
+
+
+def _logit_bias(params: SamplingParams) -> Edit | None:
+    if not params.logit_bias:
+        return None
+    ids = np.array([int(token) for token in params.logit_bias], np.int64)
+    values = np.array([float(bias) for bias in params.logit_bias.values()], np.float64)
+    values[values <= BIAS_BANS] = -np.inf
+
+    def edit(row: Row, history: History) -> None:
+        row[ids] = row[ids] + values
+
+    return edit
+
+
+def _allowed(tokens: Sequence[int] | None) -> Edit | None:
+    if tokens is None:
+        return None
+    ids = _ids(tokens)
+
+    def edit(row: Row, history: History) -> None:
+        kept = row[ids]
+        row.fill(BANNED)
+        row[ids] = kept
+
+    return edit
+
+
+def _banned(tokens: Sequence[int]) -> Edit | None:
+    if not len(tokens):
+        return None
+    ids = _ids(tokens)
+
+    def edit(row: Row, history: History) -> None:
+        row[ids] = BANNED
+
+    return edit
+
+
+def bad_sequences(words: Sequence[str | Sequence[int]], tokenizer: Encoder | None) -> list[tuple[int, ...]]:
+    """Token sequences of `words`: a text is spelled with and without a leading space."""
+    found: dict[tuple[int, ...], None] = {}
+    for word in words:
+        if not isinstance(word, str):
+            found[tuple(int(token) for token in word)] = None
+            continue
+        if tokenizer is None:
+            raise ParameterError(f"bad_words holds the text {word!r}; without a tokenizer it must hold token ids")
+        bare = word.lstrip(" ") or word
+        for text in (bare, " " + bare):
+            found[tuple(tokenizer.encode(text, add_special=False))] = None
+    return [sequence for sequence in found if sequence]
+
+
+def _bad_words(words: Sequence[str | Sequence[int]], tokenizer: Encoder | None) -> Edit | None:
+    sequences = bad_sequences(words, tokenizer)
+    if not sequences:
+        return None
+    single = _ids(sequence[0] for sequence in sequences if len(sequence) == 1)
+    longer: dict[int, list[tuple[tuple[int, ...], int]]] = {}  # by the token before the last
+    for sequence in sequences:
+        if len(sequence) > 1:
+            longer.setdefault(sequence[-2], []).append((sequence[:-1], sequence[-1]))
+
+    def edit(row: Row, history: History) -> None:
+        row[single] = BANNED
+        for start, last in longer.get(history.tokens[-1], ()) if history.tokens else ():
+            if history.last(len(start)) == start:
+                row[last] = BANNED
+
+    return edit
+
+
+def _min_tokens(params: SamplingParams, end_ids: frozenset[int]) -> Edit | None:
+    ends = _ids(params.stop_token_ids) if params.ignore_eos else _ids(end_ids.union(params.stop_token_ids))
+    if not params.min_tokens or not len(ends):
+        return None
+
+    def edit(row: Row, history: History) -> None:
+        if len(history.generated) < params.min_tokens:
+            row[ends[ends < len(row)]] = BANNED
+
+    return edit
+
+
+def _repetition(penalty: float) -> Edit | None:
+    if penalty == 1:
+        return None
+    by = float(penalty)
+
+    def edit(row: Row, history: History) -> None:
+        ids = history.seen.ids
+        values = row[ids].astype(np.float64)
+        row[ids] = np.where(values > 0, values / by, values * by)
+
+    return edit
+
+
+def _presence(penalty: float) -> Edit | None:
+    if penalty == 0:
+        return None
+
+    def edit(row: Row, history: History) -> None:
+        ids = history.made.ids
+        row[ids] = row[ids] - np.float64(penalty)
+
+    return edit
+
+
+def _frequency(penalty: float) -> Edit | None:
+    if penalty == 0:
+        return None
+
+    def edit(row: Row, history: History) -> None:
+        ids = history.made.ids
+        row[ids] = row[ids] - float(penalty) * history.made.counts
+
+    return edit
+
+
+def _no_repeat(ngram: int) -> Edit | None:
+    if not ngram:
+        return None
+
+    def edit(row: Row, history: History) -> None:
+        if (follows := history.follows.get(history.last(ngram - 1))) is not None:
+            row[list(follows)] = BANNED
+
+    return edit
+
+
+def _name(stage: Stage) -> str:
+    return str(getattr(stage, "__name__", type(stage).__name__))
+
+
+def _own(stage: Stage) -> Edit:
+    name = _name(stage)
+
+    def edit(row: Row, history: History) -> None:
+        try:
+            result = stage(row, history.prompt, tuple(history.generated))
+        except Exception as error:
+            raise EngineError(f"the own stage {name} failed: {type(error).__name__}: {error}") from error
+        if result is None or result is row:
+            return
+        if np.shape(result) != row.shape:
+            raise EngineError(f"the own stage {name} returned shape {np.shape(result)}; it must return {row.shape}")
+        row[:] = result
+
+    return edit

@@ -1,0 +1,44 @@
+"""Regular expressions that stop a run: the `regex` library, bounded in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import regex  # type: ignore[import-untyped]
+
+from cutaway.errors import EngineError
+
+SECONDS = 0.5
+"""The longest that one search may take. A pattern that backtracks longer ends its request with an error."""
+
+
+class Pattern:
+    """A compiled stop pattern. Raises ValueError where `source` is no regular expression."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        try:
+            self._compiled = regex.compile(source)
+        except regex.error as error:
+            raise ValueError(f"no regular expression: {error}") from None
+
+    def match_in(self, text: str, start: int, end: int) -> tuple[int, int] | None:
+        """The leftmost match in text[:end] that begins at `start` or later: its span. What lies before `start` is
+        there for anchors and look-behind. Raises EngineError after SECONDS."""
+        found = self._search(text, start, end, partial=False)
+        return None if found is None else found.span()
+
+    def hold_from(self, text: str, start: int, end: int) -> int:
+        """The first place, from `start`, at which a match could begin if text[:end] went on; `end` where none could."""
+        found = self._search(text, start, end, partial=True)
+        return end if found is None else int(found.start())
+
+    def _search(self, text: str, start: int, end: int, *, partial: bool) -> Any:
+        try:
+            return self._compiled.search(text, start, end, partial=partial, timeout=SECONDS)
+        except TimeoutError:
+            raise EngineError(
+                f"the stop pattern {self.source!r} took longer than {SECONDS} s on {end - start} characters",
+                hint="it backtracks too much; make it more definite",
+                code="stop_pattern_slow",
+            ) from None

@@ -1,0 +1,194 @@
+"""One request's (and choice's) sampler: a row of logits in, a token out.
+
+Two paths give the same token: the fused one (native: temperature, top_k, top_p, min_p and the draw over as few of the
+best tokens as settle it) and the stages one by one, which run when a recorder looks, for typical_p, and for
+log-probabilities of the distribution drawn from. tests/sampling/test_equality.py holds them equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cutaway.sampling.edits import Encoder, edits
+from cutaway.sampling.history import History
+from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
+from cutaway.sampling.looking import Views
+from cutaway.sampling.params import GREEDY_BELOW, SamplingParams
+from cutaway.sampling.randomness import uniform53
+from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_token, log_total
+from cutaway.sampling.temperature import temperature_at
+from cutaway.sampling.truncation import Candidates, candidates, draw, truncations
+from cutaway.trace import NULL, Recorder, StageRecord
+
+STAGES = (
+    "logit_bias",
+    "allowed_tokens",
+    "banned_tokens",
+    "bad_words",
+    "min_tokens",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "no_repeat_ngram",
+    "stages",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+)
+"""The order of the stages. It is fixed; only those that the parameters ask for run. Penalties before the temperature,
+as in vLLM and Hugging Face; the truncations in Hugging Face's order, each over what the one before has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A token and what is known of it.
+
+    logprob, rank (from 1), top (id, logprob): None and () unless `logprobs` asks for them or a recorder looks; of the
+    distribution that `logprobs_mode` names. before, after: the token's probability in the model's distribution and in
+    the one drawn from; stages: only when a recorder looks. The first stage, `model`, is the model's own distribution.
+    """
+
+    token: int
+    logprob: float | None = None
+    rank: int | None = None
+    top: tuple[tuple[int, float], ...] = ()
+    stages: tuple[StageRecord, ...] = ()
+    before: float | None = None
+    after: float | None = None
+
+
+class Sampler:
+    """Chooses the tokens of one choice of one request, and remembers them.
+
+    seed: the request's, drawn by the engine where it named none; choice: 0 to n - 1; prompt: its token ids; end_ids:
+    the model's end tokens (for min_tokens); tokenizer: for bad words that are texts.
+    Raises ParameterError for bad words without a tokenizer.
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        *,
+        seed: int,
+        choice: int = 0,
+        prompt: Sequence[int] = (),
+        end_ids: frozenset[int] = frozenset(),
+        tokenizer: Encoder | None = None,
+    ) -> None:
+        self.params = params
+        self.seed = seed
+        self.choice = choice
+        self._history = History(prompt, ngram=int(params.no_repeat_ngram))
+        self._edits = edits(params, end_ids=end_ids, tokenizer=tokenizer)
+        self._processed = params.logprobs is not None and params.logprobs_mode == "processed"
+        self._staged_only = self._processed or params.typical_p < 1
+        self._vocab = 0
+
+    @property
+    def generated(self) -> tuple[int, ...]:
+        """The tokens of the output so far."""
+        return tuple(self._history.generated)
+
+    def choose(self, logits: Row, recorder: Recorder = NULL) -> Choice:
+        """The next token. logits: float32 [vocab], left as it is.
+
+        Raises EngineError where the row holds NaN or +inf or leaves no token (nothing is remembered then), and
+        ParameterError at the first row where the parameters name a token that the vocabulary has not.
+        """
+        raw = np.ascontiguousarray(logits, np.float32)
+        if len(raw) != self._vocab:
+            self.params.check_vocab(len(raw))
+            self._vocab = len(raw)
+        views = Views() if recorder.active else None
+        row = self._edited(raw, views)
+        if views is None and not self._staged_only:
+            token = self._fused(row)
+            choice = self._told(raw, token, None)
+        else:
+            token, kept = self._staged(row, views)
+            choice = self._told(raw, token, kept, views)
+        self.accept(token)
+        return choice
+
+    def accept(self, token: int) -> None:
+        """Takes `token` as the next of the output, whoever chose it."""
+        self._history.add(int(token))
+
+    @property
+    def _where(self) -> str:
+        return f"at token {len(self._history.generated)} of the output"
+
+    def _edited(self, raw: Row, views: Views | None) -> Row:
+        if views is None and not self._edits:
+            return raw
+        checked(best_token(raw), self._where)  # an edit must not hide a NaN
+        if views is not None:
+            views.add("model", raw)
+        row = raw.copy() if self._edits else raw
+        for name, edit in self._edits:
+            edit(row, self._history)
+            if views is not None:
+                checked(best_token(row), f"after {name} {self._where}")
+                views.add(name, row)
+        return row
+
+    def _temperature(self, row: Row) -> float:
+        position = len(self._history.generated)
+        top = float(row[checked(best_token(row), self._where)]) if self.params.dynamic_temperature_range else 0.0
+        return temperature_at(self.params, position, row, top)
+
+    def _uniform(self) -> int:
+        return uniform53(self.seed, self.choice, len(self._history.generated))
+
+    def _fused(self, row: Row) -> int:
+        temperature, params = self._temperature(row), self.params
+        if temperature < GREEDY_BELOW:
+            return checked(best_token(row), self._where)
+        k, p, least = max(0, int(params.top_k)), float(params.top_p), float(params.min_p)
+        return checked(draw_token(row, 1.0 / temperature, k, p, least, self._uniform()), self._where)
+
+    def _staged(self, row: Row, views: Views | None) -> tuple[int, Candidates]:
+        best = checked(best_token(row), self._where)
+        top, temperature = float(row[best]), self._temperature(row)
+        if temperature < GREEDY_BELOW:
+            kept = Candidates(np.array([best], np.int32), np.array([int(UNIT)]), np.zeros(1))
+            if views is not None:
+                views.keep("greedy", kept.ids, top=top, inverse=1.0)
+            return best, kept
+        inverse, stages = 1.0 / temperature, truncations(self.params, len(row))
+        if views is not None:
+            views.add("temperature", row, top, inverse)
+        kept = candidates(row, top, inverse, self._count(len(row), whole=views is not None))
+        for name, stage in stages:
+            kept = stage(kept)
+            if views is not None:
+                views.keep(name, kept.ids, top=top, inverse=inverse)
+        return int(kept.ids[draw(kept, self._uniform())]), kept
+
+    def _count(self, vocab: int, *, whole: bool) -> int:
+        k = int(self.params.top_k)
+        return vocab if whole or k <= 0 else min(k, vocab)
+
+    def _told(self, raw: Row, token: int, kept: Candidates | None, views: Views | None = None) -> Choice:
+        wanted = self.params.logprobs
+        if wanted is None and views is None:
+            return Choice(token)
+        if kept is not None and self._processed:
+            told = _processed_logprobs(kept, token, int(wanted or 0))
+        else:
+            told = token_logprobs(raw, token, int(wanted or 0))
+        stages = () if views is None else views.records(token)
+        before, after = (stages[0].probability, stages[-1].probability) if stages else (None, None)
+        return Choice(token, told.logprob, told.rank, told.top, stages, before, after)
+
+
+def _processed_logprobs(kept: Candidates, token: int, top: int) -> TokenLogprobs:
+    normaliser = log_total(kept.total)
+    place = int(np.flatnonzero(kept.ids == token)[0])
+    best = tuple((int(kept.ids[i]), float(kept.scaled[i]) - normaliser) for i in range(min(top, len(kept.ids))))
+    return TokenLogprobs(float(kept.scaled[place]) - normaliser, place + 1, best)

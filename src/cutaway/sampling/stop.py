@@ -1,0 +1,199 @@
+"""When a run ends, and what text may be shown before it is known.
+
+Stops are defined on the text as it grows by one character at a time, so that the cut of the text into tokens does not
+matter. A stop takes effect at the first length L at which, looking at text[:L] alone and as if nothing followed,
+
+- one of the stop strings ends at L, or
+- one of the patterns matches (`regex.search`; look-ahead and `$` see the end of text[:L] as the end).
+
+Where several do at the same L, the one that begins first counts; strings before patterns, then as they were given.
+The text ends where the match begins (`include_stop_str`: where it ends). Text that may still become a match is held
+back: the longest end of the text that begins a stop string, and from the first place at which `regex` sees a partial
+match. Text that is let go cannot become part of a later match. Held text is sent when the run ends for another reason.
+
+Order of reasons at one token: end token, stop token, stop string or pattern, length, context, time. Neither stops nor
+end tokens count until `min_tokens` tokens are out; a match must end after their text.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from cutaway.sampling.params import SamplingParams
+from cutaway.sampling.patterns import Pattern
+
+StopKind = Literal[
+    "end_token", "stop_token", "stop_string", "stop_regex", "length", "time", "context", "cancelled", "error"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StopReason:
+    """Why a run ended. matched: the token id, the text that matched, or None; at: index in the output of the token at
+    which it ended."""
+
+    kind: StopKind
+    matched: str | int | None
+    at: int
+
+
+class TextSource(Protocol):
+    """What stops need of a detokenizer."""
+
+    def push(self, id: int) -> str: ...
+
+    def flush(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A match in the text: text[start:end]."""
+
+    kind: Literal["stop_string", "stop_regex"]
+    start: int
+    end: int
+
+
+class StopChecker:
+    """Turns tokens into text that is safe to show, and ends the run. One per choice.
+
+    end_ids: the model's and the template's end tokens; room: how many tokens the context still has, None: no matter;
+    clock: seconds; the time limit counts from `started` (default: now).
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        end_ids: frozenset[int],
+        detokenizer: TextSource,
+        *,
+        room: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        started: float | None = None,
+    ) -> None:
+        self._params = params
+        self._ends = frozenset() if params.ignore_eos else end_ids
+        self._stop_tokens = frozenset(int(token) for token in params.stop_token_ids)
+        self._detokenizer = detokenizer
+        self._room = room
+        self._clock = clock
+        self._started = clock() if started is None else started
+        self._scan = Scan(params.stop_strings, params.stop_patterns, include=params.include_stop_str)
+        self._count = 0
+        self._ended = False
+
+    def push(self, token: int) -> tuple[str, StopReason | None]:
+        """Takes the next token: the text that may be shown now, and the reason if the run ends here.
+
+        With a reason the text is complete: nothing is held any more, `finish` gives "".
+        """
+        assert not self._ended, "a run that has ended takes no more tokens"
+        at, self._count = self._count, self._count + 1
+        due = at >= self._params.min_tokens
+        if due and (token in self._ends or token in self._stop_tokens):
+            kind: StopKind = "end_token" if token in self._ends else "stop_token"
+            return self.finish(), StopReason(kind, int(token), at)
+        shown, found = self._scan.push(self._detokenizer.push(token), search=due)
+        if found is not None:
+            self._ended = True
+            return shown, StopReason(found.kind, self._scan.text[found.start : found.end], at)
+        if (reason := self._limit(at)) is not None:
+            return shown + self.finish(), reason
+        return shown, None
+
+    def finish(self) -> str:
+        """Ends the run: the text still held. For runs that end otherwise (cancelled, an error); twice is harmless."""
+        if self._ended:
+            return ""
+        self._ended = True
+        shown, found = self._scan.push(self._detokenizer.flush(), search=self._count > self._params.min_tokens)
+        return shown if found is not None else shown + self._scan.release()
+
+    def _limit(self, at: int) -> StopReason | None:
+        params = self._params
+        if params.max_tokens is not None and self._count >= params.max_tokens:
+            return StopReason("length", None, at)
+        if self._room is not None and self._count >= self._room:
+            return StopReason("context", None, at)
+        if params.time_limit is not None and self._clock() - self._started >= params.time_limit:
+            return StopReason("time", None, at)
+        return None
+
+
+class Scan:
+    """Looks for stops in a growing text. text: all of it so far; include: show what matched."""
+
+    def __init__(self, strings: tuple[str, ...], patterns: tuple[str, ...], *, include: bool) -> None:
+        self.text = ""
+        self._strings = strings
+        self._patterns = tuple(Pattern(source) for source in patterns)
+        self._from = [0] * len(self._patterns)  # before this, no match of the pattern can begin
+        self._include = include
+        self._shown = 0
+
+    def push(self, new: str, *, search: bool = True) -> tuple[str, Found | None]:
+        """Adds `new`: what may be shown, and the stop if there is one (then nothing more will be shown)."""
+        start, self.text = len(self.text), self.text + new
+        if self._patterns:
+            found = self._grow(start, search=search)
+        else:
+            found = self._string_after(start) if search else None
+        if found is not None:
+            return self._show(found.end if self._include else found.start), found
+        return self._show(min(self._string_hold(), *self._from, len(self.text))), None
+
+    def release(self) -> str:
+        """What was held."""
+        return self._show(len(self.text))
+
+    def _show(self, upto: int) -> str:
+        shown = self.text[self._shown : upto]
+        self._shown = max(self._shown, upto)
+        return shown
+
+    def _string_after(self, start: int) -> Found | None:
+        """The stop string that ends first beyond `start`; of those that end there, the one that begins first."""
+        best: Found | None = None
+        for string in self._strings:
+            begin = self.text.find(string, max(0, start + 1 - len(string)))
+            if begin >= 0:
+                found = Found("stop_string", begin, begin + len(string))
+                if best is None or (found.end, found.start) < (best.end, best.start):
+                    best = found
+        return best
+
+    def _grow(self, start: int, *, search: bool) -> Found | None:
+        """One character at a time: strings and patterns at each length."""
+        for end in range(start + 1, len(self.text) + 1):
+            if search and (found := self._at(end)) is not None:
+                return found
+            for i, pattern in enumerate(self._patterns):
+                self._from[i] = pattern.hold_from(self.text, self._from[i], end)
+        return None
+
+    def _at(self, end: int) -> Found | None:
+        """The stop that takes effect at text[:end]."""
+        hits = [
+            Found("stop_string", end - len(string), end)
+            for string in self._strings
+            if self.text.endswith(string, 0, end)
+        ]
+        for pattern, begin in zip(self._patterns, self._from, strict=True):
+            if (span := pattern.match_in(self.text, begin, end)) is not None:
+                hits.append(Found("stop_regex", *span))
+        return min(hits, key=lambda found: found.start, default=None)
+
+    def _string_hold(self) -> int:
+        """Where the longest end of the text that begins a stop string begins."""
+        hold = len(self.text)
+        for string in self._strings:
+            begin = max(0, len(self.text) + 1 - len(string))
+            while (begin := self.text.find(string[0], begin, hold)) >= 0:
+                if string.startswith(self.text[begin:]):
+                    hold = begin
+                    break
+                begin += 1
+        return hold

@@ -1,0 +1,91 @@
+"""The truncating stages over candidates in order: each keeps some of them and renormalises over those.
+
+All comparisons are of float64 products with exact integer sums, so the same tokens are kept whether the candidates are
+the whole vocabulary or only what was selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.sampling.params import SamplingParams
+from cutaway.sampling.selection import UNIT, Ids, Row, Weights, log_total, order, weigh
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Tokens that can still be drawn, best first (ties: lower id first).
+
+    ids: int32 [n]; weights: int64 [n] in units of 2^-44 of the best token's; scaled: float64 [n], their logarithms
+    (logit - best) / temperature.
+    """
+
+    ids: Ids
+    weights: Weights
+    scaled: NDArray[np.float64]
+
+    def keep(self, which: slice | NDArray[np.bool_]) -> Candidates:
+        return Candidates(self.ids[which], self.weights[which], self.scaled[which])
+
+    @property
+    def total(self) -> int:
+        return int(self.weights.sum())
+
+
+def candidates(row: Row, top: float, inverse: float, count: int) -> Candidates:
+    """The `count` best of `row` (float32 [vocab]) at temperature 1 / inverse; top: the row's best logit."""
+    ids = order(row, count)
+    logits = row[ids]
+    return Candidates(ids, weigh(logits, top, inverse), (logits.astype(np.float64) - top) * inverse)
+
+
+def top_k(these: Candidates, k: int) -> Candidates:
+    """The k best."""
+    return these.keep(slice(k))
+
+
+def top_p(these: Candidates, share: float) -> Candidates:
+    """The fewest best that hold `share` of the mass, at least one. Holtzman et al. 2020, "nucleus sampling"."""
+    reached = np.cumsum(these.weights).astype(np.float64) >= share * float(these.total)
+    return these.keep(slice(int(np.argmax(reached)) + 1))
+
+
+def min_p(these: Candidates, share: float) -> Candidates:
+    """Those at least `share` times as likely as the best. Nguyen et al. 2024."""
+    return these.keep(these.weights.astype(np.float64) >= share * UNIT)
+
+
+def typical_p(these: Candidates, share: float) -> Candidates:
+    """The fewest tokens that hold `share`, taken by how near their surprise is to the entropy (ties: better first).
+    Meister et al. 2022, "Locally typical sampling"."""
+    total = these.total
+    normaliser = log_total(total)
+    spread = np.rint(these.weights * -these.scaled).astype(np.int64)  # a weight of 0 may meet any scaled logit
+    distance = np.abs(normaliser - these.scaled - (normaliser + int(spread.sum()) / total))
+    by_distance = np.argsort(distance, kind="stable")
+    reached = np.cumsum(these.weights[by_distance]).astype(np.float64) >= share * float(total)
+    kept = np.zeros(len(distance), np.bool_)
+    kept[by_distance[: int(np.argmax(reached)) + 1]] = True
+    return these.keep(kept)
+
+
+def truncations(params: SamplingParams, vocab: int) -> tuple[tuple[str, Callable[[Candidates], Candidates]], ...]:
+    """The truncating stages that `params` ask for, named, in order."""
+    k, p, least, typical = int(params.top_k), float(params.top_p), float(params.min_p), float(params.typical_p)
+    wanted: list[tuple[str, bool, Callable[[Candidates], Candidates]]] = [
+        ("top_k", 0 < k < vocab, lambda these: top_k(these, k)),
+        ("top_p", p < 1, lambda these: top_p(these, p)),
+        ("min_p", least > 0, lambda these: min_p(these, least)),
+        ("typical_p", typical < 1, lambda these: typical_p(these, typical)),
+    ]
+    return tuple((name, stage) for name, on, stage in wanted if on)
+
+
+def draw(these: Candidates, uniform53: int) -> int:
+    """Where in `these` the draw falls: the first whose running total exceeds uniform * total."""
+    target = (uniform53 * these.total) >> 53
+    return int(np.searchsorted(np.cumsum(these.weights), target, side="right"))
