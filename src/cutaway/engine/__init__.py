@@ -1,0 +1,20 @@
+"""The engine: requests, the scheduler that shares steps among them, batches, and the loop that runs them."""
+
+from cutaway.engine.events import Event, Finished, Logprob, Timings, TokenChosen, TokenLogprob, Usage
+from cutaway.engine.loop import EngineCore
+from cutaway.engine.request import Request, Stream
+from cutaway.engine.scheduler import Limits
+
+__all__ = [
+    "EngineCore",
+    "Event",
+    "Finished",
+    "Limits",
+    "Logprob",
+    "Request",
+    "Stream",
+    "Timings",
+    "TokenChosen",
+    "TokenLogprob",
+    "Usage",
+]

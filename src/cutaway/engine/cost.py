@@ -1,0 +1,69 @@
+"""What a step costs in time: a line fitted to the steps that were measured.
+
+    time = base + token * tokens + pair * (token, context position) pairs
+
+`base` is reading the weights once, `token` the arithmetic of one token, `pair` attention. The scheduler asks in whole
+microseconds. A schedule never changes a token's bits, so an estimate may be wrong without harm to anything but latency.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+
+_TOKENS, _PAIRS = 64.0, 65536.0  # units that bring the three features to about one
+_DECAY = 0.98  # a step's weight halves after 34 more
+_OUTLIER = 8.0  # a step so many times slower than predicted tells of the machine, not of the model
+
+
+def pairs(start: int, count: int) -> int:
+    """(token, context position) pairs of `count` tokens that follow `start` others."""
+    return count * start + count * (count + 1) // 2
+
+
+class CostModel:
+    """Least squares over decayed sums, held to a prior until measurements outweigh it."""
+
+    def __init__(self, base_us: float = 10_000.0, token_us: float = 1_000.0, pair_us: float = 0.5) -> None:
+        self._coefficients = [base_us, token_us * _TOKENS, pair_us * _PAIRS]
+        self._steps = 0
+        self._gram = [[1e-3 if row == column else 0.0 for column in range(3)] for row in range(3)]
+        self._moment = [1e-3 * c for c in self._coefficients]
+
+    @property
+    def base(self) -> int:
+        """Microseconds of a step whatever is in it."""
+        return int(self._coefficients[0])
+
+    def predict(self, tokens: int, pair_count: int) -> int:
+        """Microseconds of a step."""
+        base, token, pair = self._coefficients
+        return int(base + token * tokens / _TOKENS + pair * pair_count / _PAIRS)
+
+    def affordable(self, budget: int, start: int) -> int:
+        """How many tokens after `start` others fit into `budget` microseconds, the base not counted."""
+        if budget <= 0:
+            return 0
+        pair = self._coefficients[2] / _PAIRS
+        line = self._coefficients[1] / _TOKENS + pair * (start + 0.5)
+        # the positive root of  pair/2 * n^2 + line * n = budget, in a form that is exact for pair -> 0
+        root = isqrt(int((line * line + 2 * pair * budget) * 1_000_000)) / 1_000
+        return int(2 * budget / (line + root))
+
+    def observe(self, tokens: int, pair_count: int, microseconds: float) -> None:
+        """Learn from a step that ran."""
+        self._steps += 1
+        if self._steps > 8 and microseconds > _OUTLIER * self.predict(tokens, pair_count):
+            return
+        features = (1.0, tokens / _TOKENS, pair_count / _PAIRS)
+        for row in range(3):
+            for column in range(3):
+                self._gram[row][column] = self._gram[row][column] * _DECAY + features[row] * features[column]
+            self._moment[row] = self._moment[row] * _DECAY + features[row] * microseconds
+        self._solve()
+
+    def _solve(self) -> None:
+        """Coordinate descent on the normal equations, every coefficient kept above zero."""
+        for _ in range(8):
+            for i in range(3):
+                rest = sum(self._gram[i][j] * self._coefficients[j] for j in range(3) if j != i)
+                self._coefficients[i] = max(1e-3, (self._moment[i] - rest) / self._gram[i][i])

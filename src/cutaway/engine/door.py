@@ -1,0 +1,80 @@
+"""What is asked is checked here, in the caller's thread, before the engine accepts it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from cutaway.engine.events import Event
+from cutaway.engine.request import Request
+from cutaway.engine.scheduler import Work
+from cutaway.errors import ContextExceededError, ParameterError
+from cutaway.sampling import Sampler, SamplingParams, StopChecker, draw_seed
+from cutaway.text import Tokenizer
+
+MAX_CHOICES = 128
+
+
+@dataclass(slots=True)
+class Door:
+    """Turns a prompt and its parameters into requests, or refuses them with the numbers.
+
+    vocab: rows of the model's logits. context: tokens that prompt and answer may have together.
+    """
+
+    tokenizer: Tokenizer
+    vocab: int
+    context: int
+    _last: int = 0
+
+    def requests(
+        self, prompt: Sequence[int], params: SamplingParams, seed: int | None, key: Hashable
+    ) -> Iterator[Request]:
+        """One request per choice; those after the first wait for its prompt, to take up its pages.
+
+        Raises ParameterError and ContextExceededError.
+        """
+        tokens = self._checked(prompt, params)
+        warnings = self._clamped(len(tokens), params)
+        seed = params.seed if seed is None else seed
+        seed = draw_seed() if seed is None else seed
+        events: SimpleQueue[Event] = SimpleQueue()
+        leader: Work | None = None
+        for choice in range(params.n):
+            self._last += 1
+            rows_from = 0 if params.prompt_logprobs is not None and choice == 0 else len(tokens) - 1
+            work = Work(self._last, list(tokens), rows_from, key, leader)
+            leader = leader or work
+            ends, names = self.tokenizer.end_ids, self.tokenizer
+            sampler = Sampler(params, seed=seed, choice=choice, prompt=tokens, end_ids=ends, tokenizer=names)
+            room = self.context - len(tokens)
+            stops = StopChecker(params, ends, self.tokenizer.detokenizer(), room=room)
+            request = Request(work, params, sampler, stops, choice=choice, seed=seed, events=events)
+            request.warnings.extend(warnings)
+            yield request
+
+    def _checked(self, prompt: Sequence[int], params: SamplingParams) -> list[int]:
+        tokens = [int(token) for token in prompt]
+        if not tokens:
+            raise ParameterError("the prompt has no tokens", hint="this model adds none of its own; give it some text")
+        if wrong := [token for token in tokens if not 0 <= token < self.vocab]:
+            raise ParameterError(f"the prompt holds token {wrong[0]}; ids of this model are 0 to {self.vocab - 1}")
+        params.check_vocab(self.vocab)
+        if params.n > MAX_CHOICES:
+            raise ParameterError(f"n is {params.n}; it must be 1 to {MAX_CHOICES}")
+        room = self.context - len(tokens)
+        if room < 0 or (room == 0 and params.max_tokens != 0):
+            raise ContextExceededError(
+                f"the prompt has {len(tokens)} tokens and the context {self.context}, the answer included",
+                hint="shorten the prompt, or load the model with a larger context",
+            )
+        return tokens
+
+    def _clamped(self, prompt: int, params: SamplingParams) -> list[str]:
+        if params.max_tokens is None or prompt + params.max_tokens <= self.context:
+            return []
+        return [
+            f"max_tokens {params.max_tokens} goes beyond the context: {prompt} prompt tokens leave "
+            f"{self.context - prompt} of {self.context} for the answer"
+        ]

@@ -1,0 +1,86 @@
+"""What the engine tells a caller: one event per token, and exactly one `Finished` per answer, whatever happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cutaway.errors import CutawayError
+from cutaway.sampling import StopReason
+
+Logprob = tuple[int, float]
+"""A token id and its log-probability in nats."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """One token of a prompt or an answer. rank: its place in the model's distribution, from 1; top: the best ones."""
+
+    token: int
+    logprob: float
+    rank: int
+    top: tuple[Logprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens. cached: prompt tokens whose keys and values were already in pages, so that they were not computed."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds. queued: from submission to the first step it had part in; prefill: from there to the first token;
+    decode: from the first token to the end; total: all three. preemptions: how often its pages were taken."""
+
+    queued: float
+    prefill: float
+    decode: float
+    total: float
+    preemptions: int = 0
+
+    @property
+    def ttft(self) -> float:
+        """Seconds from submission to the first token."""
+        return self.queued + self.prefill
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChosen:
+    """One token of one answer. text: what is now safe to show, "" while characters or stops are held back."""
+
+    request: int
+    choice: int
+    index: int
+    token: int
+    text: str
+    logprob: TokenLogprob | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of one answer. text: what had been held back and is released now.
+
+    prompt_logprobs: one entry per prompt token, None for the first, if they were asked for. error: why `stop.kind` is
+    "error". warnings: what the engine did otherwise than asked.
+    """
+
+    request: int
+    choice: int
+    text: str
+    stop: StopReason
+    usage: Usage
+    timings: Timings
+    seed: int
+    prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
+    warnings: tuple[str, ...] = ()
+    error: CutawayError | None = None
+
+
+Event = TokenChosen | Finished

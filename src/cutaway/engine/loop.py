@@ -1,0 +1,268 @@
+"""The engine: one thread, the only writer of everything below it, that turns plans into steps and rows into tokens.
+
+Others submit and cancel through its inbox; a request's events go back through the request's own queue. Whatever
+happens (a stop, a cancel, NaN logits, an exception in the model, the engine closed), an accepted request ends in
+exactly one `Finished`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread, current_thread
+from time import monotonic
+from types import TracebackType
+from typing import Self
+
+from cutaway.cache import GroupSize, PageTables
+from cutaway.engine.batch import build_step
+from cutaway.engine.cost import CostModel
+from cutaway.engine.door import Door
+from cutaway.engine.record import Laps, step_record, token_record
+from cutaway.engine.request import Request, Stream
+from cutaway.engine.scheduler import Chunk, Limits, Plan, Scheduler
+from cutaway.errors import CutawayError, EngineError
+from cutaway.ops.protocol import F32, KVLayout, Step
+from cutaway.sampling import Choice, SamplingParams, StopKind, StopReason
+from cutaway.text import Tokenizer
+from cutaway.trace import NULL, Record, Recorder
+
+StepFunction = Callable[[Step], F32]
+Outcome = Choice | CutawayError | None
+"""What a chunk's rows led to: a token, the end of its request, or nothing yet (more of the prompt is due)."""
+
+
+class EngineCore:
+    """Requests in, events out. `start` gives it a thread; without one, whoever calls `step` is the thread.
+
+    step_function: a step to logits, float32 [rows, vocab]; the array may be reused by its next call.
+    layout: the pages of the step function's cache. vocab: ids that a prompt may hold, and columns of the logits.
+    context: tokens that prompt and answer may have together; less if the pages do not hold so many.
+    sharing: take up prefixes that are already written.
+    """
+
+    def __init__(
+        self, step_function: StepFunction, layout: KVLayout, tokenizer: Tokenizer, *,
+        vocab: int, context: int, limits: Limits | None = None, recorder: Recorder = NULL, sharing: bool = True,
+    ) -> None:
+        groups = [GroupSize(group.window, group.pages) for group in layout.groups]
+        self.pages = PageTables(groups, layout.page_size, sharing=sharing)
+        self.context = min(context, self.pages.capacity)
+        self.limits = limits or Limits()
+        self.cost = CostModel()
+        self.scheduler = Scheduler(self.pages, self.cost, self.limits)
+        self.steps = 0
+        self._step_function = step_function
+        self._tokenizer = tokenizer
+        self._door = Door(tokenizer, vocab, self.context)
+        self._recorder = recorder
+        self._requests: dict[int, Request] = {}
+        self._inbox: SimpleQueue[tuple[str, Sequence[Request]]] = SimpleQueue()
+        self._gate = Lock()  # closes behind the last submission
+        self._closed = False
+        self._broken: BaseException | None = None
+        self._thread: Thread | None = None
+
+    # --- from any thread --------------------------------------------------------------------------------------------
+    def submit(
+        self, prompt: Sequence[int], params: SamplingParams, *, seed: int | None = None, key: Hashable = None
+    ) -> Stream:
+        """Accept a prompt, token ids, and return the stream of its events.
+
+        seed: overrides the parameters' own; if both are None one is drawn, and told in `Finished`.
+        key: what the keys and values depend on beside the tokens (an adapter, a salt): prefixes are shared only within.
+        Raises ParameterError, ContextExceededError, and EngineError after the engine was closed.
+        """
+        with self._gate:
+            if self._closed:
+                why = f"it failed: {self._broken!r}" if self._broken else "it was closed"
+                raise EngineError(f"the engine takes no more requests; {why}")
+            requests = tuple(self._door.requests(prompt, params, seed, key))
+            self._inbox.put(("submit", requests))
+        return Stream(requests, self.cancel)
+
+    def cancel(self, request: Request) -> None:
+        """End a request at the next step boundary. Harmless when it has ended."""
+        self._inbox.put(("cancel", (request,)))
+
+    def start(self) -> Self:
+        """Give the engine its thread."""
+        assert self._thread is None
+        self._thread = Thread(target=self._run, name="cutaway-engine", daemon=True)
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """End every request ("cancelled") after the step that is running, and the thread."""
+        with self._gate:
+            self._closed = True
+            self._inbox.put(("close", ()))
+        if self._thread is None:
+            self._end_all()
+        elif self._thread is not current_thread():
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # --- the engine's thread only -----------------------------------------------------------------------------------
+    def _run(self) -> None:
+        """The thread. An exception that a step lets out is a bug of ours: every request hears of it, none hangs."""
+        try:
+            while not self._closed:
+                self._receive(wait=not self._requests)
+                self.step()
+        except BaseException as error:
+            self._broken = error
+        finally:
+            with self._gate:
+                self._closed = True
+            self._end_all()
+
+    def step(self) -> bool:
+        """plan -> batch -> logits -> choices -> events. Returns whether any request is left."""
+        self._receive()
+        laps = Laps()
+        plan = self._plan(laps)
+        logits = self._compute(plan, laps)
+        choices = self._choose(plan, logits, laps)
+        self._settle(choices)
+        self._record_step(plan, laps)
+        return bool(self._requests)
+
+    def _receive(self, wait: bool = False) -> None:
+        """Take what came in; with `wait`, until something comes. End what is out of time."""
+        try:
+            while True:
+                word, requests = self._inbox.get(block=wait)
+                wait = False
+                for request in requests:
+                    if word == "submit":
+                        self._requests[request.id] = request
+                        self.scheduler.add(request.work)
+                    else:
+                        self._end(request, "cancelled")
+        except Empty:
+            pass
+        now = monotonic()
+        for request in [request for request in self._requests.values() if request.out_of_time(now)]:
+            self._end(request, "time")
+
+    def _plan(self, laps: Laps) -> Plan:
+        plan = self.scheduler.plan()
+        for work in plan.admitted:
+            self._requests[work.id].admitted()
+        for work in plan.preempted:
+            self._requests[work.id].preempted()
+        assert plan.chunks or not self._requests, "requests wait and nothing can run"
+        laps("plan")
+        return plan
+
+    def _compute(self, plan: Plan, laps: Laps) -> F32 | CutawayError:
+        """The step's logits, or why there are none: then every request of the step ends with that error."""
+        if not plan.chunks:
+            return EngineError("an empty step")
+        try:
+            step = build_step(plan, self.pages)
+            laps("batch")
+            logits = self._step_function(step)
+            milliseconds = laps("forward")
+            assert len(logits) == len(step.rows), f"{len(logits)} rows of logits for {len(step.rows)} wanted"
+        except Exception as error:
+            return _as_ours(error, "the model failed in this step")
+        self.steps += 1
+        self.cost.observe(plan.tokens, plan.pairs, milliseconds * 1_000)
+        return logits
+
+    def _choose(self, plan: Plan, logits: F32 | CutawayError, laps: Laps) -> list[tuple[Request, Chunk, Outcome]]:
+        """What each chunk's rows lead to. A request whose rows or stages fail fails alone."""
+        outcomes: list[tuple[Request, Chunk, Outcome]] = []
+        row = 0
+        for chunk in plan.chunks:
+            request = self._requests[chunk.work.id]
+            outcome: Outcome
+            try:
+                if isinstance(logits, CutawayError):
+                    raise logits
+                outcome = request.choose(chunk, logits[row : row + chunk.rows], self._recorder)
+            except Exception as error:
+                outcome = _as_ours(error, "no token could be chosen")
+            outcomes.append((request, chunk, outcome))
+            row += chunk.rows
+        laps("sample")
+        return outcomes
+
+    def _settle(self, outcomes: list[tuple[Request, Chunk, Outcome]]) -> None:
+        """Write down what was computed, hand out the tokens, and end what has ended."""
+        for request, chunk, outcome in outcomes:
+            if isinstance(outcome, CutawayError):
+                self._end(request, "error", outcome)
+                continue
+            self.scheduler.advance(chunk)
+            if outcome is not None:
+                self._take(request, outcome)
+            elif not request.work.due:  # max_tokens 0: only the prompt was wanted
+                self._end(request, "length")
+
+    def _take(self, request: Request, choice: Choice) -> None:
+        try:
+            stop = request.take(choice)
+        except Exception as error:
+            return self._end(request, "error", _as_ours(error, "the answer could not be continued"))
+        if self._recorder.active:
+            self._record(token_record(request, choice, self.steps, self._tokenizer))
+        if stop is not None:
+            self._finish(request, stop)
+        return None
+
+    def _end(self, request: Request, kind: StopKind, error: CutawayError | None = None) -> None:
+        """End a request that no token of its own ended."""
+        self._finish(request, StopReason(kind, None, request.outputs), error)
+
+    def _finish(self, request: Request, stop: StopReason, error: CutawayError | None = None) -> None:
+        """The one way out: pages back, then the one last event. Does nothing for a request that has ended."""
+        if self._requests.pop(request.id, None) is not None:
+            self.scheduler.remove(request.work)
+            request.finish(stop, error)
+
+    def _end_all(self) -> None:
+        """Nothing is accepted any more: whoever is still here, also in the inbox, hears how it ended."""
+        self._requests.update({r.id: r for word, rs in self._drained() if word == "submit" for r in rs})
+        error = EngineError(f"the engine failed: {self._broken!r}") if self._broken else None
+        for request in list(self._requests.values()):
+            if not request.finished:
+                request.finish(StopReason("error" if error else "cancelled", None, request.outputs), error)
+        self._requests.clear()
+
+    def _drained(self) -> list[tuple[str, Sequence[Request]]]:
+        words = []
+        try:
+            while True:
+                words.append(self._inbox.get_nowait())
+        except Empty:
+            return words
+
+    def _record_step(self, plan: Plan, laps: Laps) -> None:
+        if self._recorder.active and plan.chunks:
+            self._record(step_record(self.steps, plan, laps, self.pages))
+
+    def _record(self, record: Record) -> None:
+        """A recorder that fails (a full disk) is given up, and every request told; none fails for it."""
+        try:
+            self._recorder.record(record)
+        except Exception as error:
+            self._recorder = NULL
+            for request in self._requests.values():
+                request.warnings.append(f"the recorder failed and was given up: {error!r}")
+
+
+def _as_ours(error: Exception, what: str) -> CutawayError:
+    """An error of the tree, whatever was raised, with the cause kept."""
+    if isinstance(error, CutawayError):
+        return error
+    ours = EngineError(f"{what}: {error!r}")
+    ours.__cause__ = error
+    return ours

@@ -1,0 +1,54 @@
+"""What a step and a token look like to a recorder. Built only when one is active."""
+
+from __future__ import annotations
+
+from time import monotonic, perf_counter
+
+from cutaway.cache import PageTables
+from cutaway.engine.request import Request
+from cutaway.engine.scheduler import Plan
+from cutaway.sampling import Choice
+from cutaway.text import Tokenizer
+from cutaway.trace import StepRecord, TokenRecord
+
+
+class Laps:
+    """Milliseconds of the named parts of a step."""
+
+    def __init__(self) -> None:
+        self.milliseconds: dict[str, float] = {}
+        self.started = self._last = perf_counter()
+
+    def __call__(self, name: str) -> float:
+        """The part that ends now has this name. Returns its milliseconds."""
+        now = perf_counter()
+        self.milliseconds[name] = milliseconds = (now - self._last) * 1e3
+        self._last = now
+        return milliseconds
+
+
+def step_record(step: int, plan: Plan, laps: Laps, pages: PageTables) -> StepRecord:
+    return StepRecord(
+        step=step,
+        requests=tuple(str(chunk.work.id) for chunk in plan.chunks),
+        tokens=plan.tokens,
+        rows=sum(chunk.rows for chunk in plan.chunks),
+        milliseconds=dict(laps.milliseconds),
+        pages_held=tuple(pool.held for pool in pages.pools),
+    )
+
+
+def token_record(request: Request, choice: Choice, step: int, tokenizer: Tokenizer) -> TokenRecord:
+    return TokenRecord(
+        request=str(request.id),
+        choice=request.choice,
+        step=step,
+        position=request.outputs - 1,
+        id=choice.token,
+        bytes=tokenizer.token_bytes(choice.token),
+        before=choice.before,
+        after=choice.after,
+        rank=choice.rank,
+        stages=choice.stages,
+        times={"chosen": monotonic()},
+    )

@@ -1,0 +1,138 @@
+"""One answer in the making: its tokens, its sampler and stops, its clock, and where its events go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
+from time import monotonic
+
+from cutaway.engine.events import Event, Finished, Timings, TokenChosen, TokenLogprob, Usage
+from cutaway.engine.scheduler import Chunk, Work
+from cutaway.errors import CutawayError
+from cutaway.ops.protocol import F32
+from cutaway.sampling import Choice, Sampler, SamplingParams, StopChecker, StopReason, token_logprobs
+from cutaway.trace import Recorder
+
+
+class Request:
+    """Written by the engine's thread only, once it was submitted. A prompt with n choices is n requests."""
+
+    def __init__(
+        self, work: Work, params: SamplingParams, sampler: Sampler, stops: StopChecker, *,
+        choice: int, seed: int, events: SimpleQueue[Event],
+    ) -> None:
+        self.work = work
+        self.params = params
+        self.choice = choice
+        self.seed = seed
+        self.sampler = sampler
+        self.stops = stops
+        self.events = events
+        self.finished = False
+        self.prompt_logprobs: list[TokenLogprob | None] = [None]
+        self.warnings: list[str] = []
+        self._cached: int | None = None
+        self._preemptions = 0
+        self._submitted = monotonic()
+        self._started: float | None = None
+        self._first: float | None = None
+
+    @property
+    def id(self) -> int:
+        return self.work.id
+
+    @property
+    def outputs(self) -> int:
+        """Tokens of the answer so far."""
+        return len(self.work.tokens) - self.work.prompt
+
+    @property
+    def wants_prompt_logprobs(self) -> bool:
+        return self.params.prompt_logprobs is not None and self.choice == 0
+
+    def out_of_time(self, now: float) -> bool:
+        return self.params.time_limit is not None and now - self._submitted >= self.params.time_limit
+
+    def admitted(self) -> None:
+        """The scheduler took it up, for the first time or again."""
+        if self._cached is None:
+            self._cached = self.work.computed
+            self._started = monotonic()
+
+    def preempted(self) -> None:
+        self._preemptions += 1
+
+    def choose(self, chunk: Chunk, rows: F32, recorder: Recorder) -> Choice | None:
+        """Read a chunk's rows: the prompt's log-probabilities, then the next token. None if no token is due yet.
+
+        rows: float32 [chunk.rows, vocab]. Raises EngineError where a row is not finite, and what a stage raises.
+        """
+        tokens, first = self.work.tokens, chunk.start + chunk.count - chunk.rows
+        for position, row in enumerate(rows, first):
+            if position + 1 == len(tokens):
+                return None if self.params.max_tokens == 0 else self.sampler.choose(row, recorder)
+            token = tokens[position + 1]
+            told = token_logprobs(row, token, self.params.prompt_logprobs or 0)
+            self.prompt_logprobs.append(TokenLogprob(token, told.logprob, told.rank, told.top))
+        return None
+
+    def take(self, choice: Choice) -> StopReason | None:
+        """Append a token and tell of it. Returns why the answer ends with it, if it does."""
+        if self._first is None:
+            self._first = monotonic()
+        self.work.tokens.append(choice.token)
+        text, stop = self.stops.push(choice.token)
+        logprob = None
+        if self.params.logprobs is not None and choice.logprob is not None and choice.rank is not None:
+            logprob = TokenLogprob(choice.token, choice.logprob, choice.rank, choice.top)
+        self.events.put(TokenChosen(self.id, self.choice, self.outputs - 1, choice.token, text, logprob))
+        return stop
+
+    def finish(self, stop: StopReason, error: CutawayError | None = None) -> None:
+        """Its last event. Nothing follows."""
+        assert not self.finished, "a request ends once"
+        self.finished = True
+        try:
+            text = "" if error else self.stops.finish()
+        except Exception as broken:  # the one event must go out whatever the detokenizer does
+            text, error = "", CutawayError(f"the end of the answer could not be decoded: {broken!r}")
+        logprobs = tuple(self.prompt_logprobs) if self.wants_prompt_logprobs else None
+        usage = Usage(self.work.prompt, self.outputs, min(self._cached or 0, self.work.prompt))
+        warnings, times = tuple(self.warnings), self._timings()
+        self.events.put(
+            Finished(self.id, self.choice, text, stop, usage, times, self.seed, logprobs, warnings, error)
+        )
+
+    def _timings(self) -> Timings:
+        begin, end = self._submitted, monotonic()
+        started = end if self._started is None else self._started
+        first = end if self._first is None else self._first
+        return Timings(started - begin, first - started, end - first, end - begin, self._preemptions)
+
+
+class Stream:
+    """The caller's end of a submitted prompt: an iterator over the events of all its choices, in order of time.
+
+    It ends after every choice has had its `Finished`. Iterate from one thread; cancel from any.
+    """
+
+    def __init__(self, requests: Sequence[Request], cancel: Callable[[Request], None]) -> None:
+        self.requests = tuple(requests)
+        self.events = requests[0].events
+        self._cancel = cancel
+        self._open = len(requests)
+
+    def cancel(self) -> None:
+        """End all choices at the next step boundary. They still tell their `Finished`, of kind "cancelled"."""
+        for request in self.requests:
+            self._cancel(request)
+
+    def __iter__(self) -> Iterator[Event]:
+        while self._open:
+            yield self.next()
+
+    def next(self, timeout: float | None = None) -> Event:
+        """The next event. Raises queue.Empty if none comes within `timeout` seconds."""
+        event = self.events.get(timeout=timeout)
+        self._open -= isinstance(event, Finished)
+        return event

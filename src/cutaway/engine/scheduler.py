@@ -1,0 +1,189 @@
+"""Which requests compute how many tokens in the next step. Integers only; no phases.
+
+A request is due `total - computed` tokens: its prompt at first, one token a step later, everything again after it was
+preempted. Each step has a budget of predicted microseconds, tokens and rows. Small dues are served first and in full
+(running answers, thus, before prompts); what is left is shared equally by the large ones, so that neither a long prompt
+starves newcomers nor newcomers a long prompt.
+
+Pages go to the oldest first. When there are none left, the youngest running request gives all of its pages back and
+is computed anew later: the same bits, as any other schedule.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from cutaway.cache import PageTables
+from cutaway.engine.cost import CostModel, pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one step: requests, tokens and rows at most; step_us: its predicted time when several share the engine,
+    alone_us: when one request has it for itself (and waits for nobody but a newcomer or a cancel)."""
+
+    max_requests: int = 16
+    max_tokens: int = 512
+    max_rows: int = 64
+    step_us: int = 200_000
+    alone_us: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        assert 0 < self.max_requests <= min(self.max_tokens, self.max_rows), "a running request needs a token and a row"
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """What the scheduler knows of a request.
+
+    tokens: prompt and answer so far. Logits are wanted at every position from `rows_from` on.
+    leader: a request with the same prompt, which this one waits for, to take up its pages.
+    """
+
+    id: int
+    tokens: list[int]
+    rows_from: int
+    key: Hashable = None
+    leader: Work | None = None
+    computed: int = 0
+    prompt: int = field(init=False)
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.prompt = len(self.tokens)
+
+    @property
+    def due(self) -> int:
+        return len(self.tokens) - self.computed
+
+    @property
+    def ready(self) -> bool:
+        return self.leader is None or self.leader.ended or self.leader.computed >= self.leader.prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """`count` tokens of a request from position `start` on; logits are wanted for the last `rows` of them."""
+
+    work: Work
+    start: int
+    count: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One step. admitted: requests that begin (or begin again) with it; preempted: those that gave their pages back."""
+
+    chunks: tuple[Chunk, ...]
+    admitted: tuple[Work, ...]
+    preempted: tuple[Work, ...]
+
+    @property
+    def tokens(self) -> int:
+        return sum(chunk.count for chunk in self.chunks)
+
+    @property
+    def pairs(self) -> int:
+        return sum(pairs(chunk.start, chunk.count) for chunk in self.chunks)
+
+
+class Scheduler:
+    """Continuous batching over one page ledger. The engine's loop is its only caller."""
+
+    def __init__(self, pages: PageTables, cost: CostModel, limits: Limits) -> None:
+        self.pages = pages
+        self.cost = cost
+        self.limits = limits
+        self.waiting: deque[Work] = deque()
+        self.running: list[Work] = []  # oldest first
+
+    def add(self, work: Work) -> None:
+        self.waiting.append(work)
+
+    def remove(self, work: Work) -> None:
+        """The request has ended, whatever the reason: its pages go back."""
+        work.ended = True
+        if work in self.running:
+            self.running.remove(work)
+            self.pages.close(work.id)
+        else:
+            self.waiting.remove(work)
+
+    def plan(self) -> Plan:
+        """The next step; pages for it are held when this returns. Empty only if there is no request."""
+        admitted = self._admit()
+        chunks, preempted = self._place(self._grants())
+        return Plan(chunks, admitted, preempted)
+
+    def advance(self, chunk: Chunk) -> None:
+        """The chunk's keys and values are written, and its rows were read."""
+        work = chunk.work
+        work.computed += chunk.count
+        work.rows_from = max(work.rows_from, work.computed)
+        self.pages.written(work.id, work.tokens)
+
+    def _admit(self) -> tuple[Work, ...]:
+        """Move requests from waiting to running, in order, as long as all that is due fits into the pages there are."""
+        admitted: list[Work] = []
+        for work in [work for work in self.waiting if work.ready]:
+            if len(self.running) == self.limits.max_requests or not self._open(work):
+                break
+            self.waiting.remove(work)
+            self.running.append(work)
+            admitted.append(work)
+        return tuple(admitted)
+
+    def _open(self, work: Work) -> bool:
+        """Take up the request's written prefix, if the rest can then be held beside what the others are due."""
+        work.computed = self.pages.open(work.id, work.tokens, limit=work.rows_from, key=work.key)
+        needs = [self.pages.need(other.id, len(other.tokens)) for other in (*self.running, work)]
+        if all(sum(need) <= pages for need, pages in zip(zip(*needs, strict=True), self.pages.available, strict=True)):
+            return True
+        self.pages.close(work.id)
+        work.computed = 0
+        return False
+
+    def _grants(self) -> dict[int, int]:
+        """Tokens that each running request may compute, at least one: equal shares, what one leaves goes on."""
+        tokens, rows = self.limits.max_tokens, self.limits.max_rows
+        budget = self.limits.alone_us if len(self.running) + len(self.waiting) == 1 else self.limits.step_us
+        time = max(budget - self.cost.base, self.cost.base)  # tokens get no less time than reading the weights takes
+        grants: dict[int, int] = {}
+        for rank, work in enumerate(sorted(self.running, key=lambda work: work.due)):
+            sharers = len(self.running) - rank
+            most = min(work.due, tokens // sharers, self.cost.affordable(time // sharers, work.computed))
+            silent = max(0, work.rows_from - work.computed)  # tokens before the first whose row is wanted
+            count = grants[work.id] = max(1, min(most, silent + rows - (sharers - 1)))
+            tokens -= count
+            rows -= max(0, count - silent)
+            time -= self.cost.predict(count, pairs(work.computed, count)) - self.cost.base
+        return grants
+
+    def _place(self, grants: dict[int, int]) -> tuple[tuple[Chunk, ...], tuple[Work, ...]]:
+        """Hold pages for the grants, oldest request first, preempting from the youngest end."""
+        chunks: list[Chunk] = []
+        preempted: list[Work] = []
+        at = 0
+        while at < len(self.running):
+            work = self.running[at]
+            count = self.pages.room(work.id, grants[work.id])
+            while not count and self.running[-1] is not work:
+                preempted.append(self._preempt())
+                count = self.pages.room(work.id, grants[work.id])
+            if count:
+                self.pages.extend(work.id, count)
+                end = work.computed + count
+                chunks.append(Chunk(work, work.computed, count, min(count, max(0, end - work.rows_from))))
+            at += 1
+        return tuple(chunks), tuple(preempted)
+
+    def _preempt(self) -> Work:
+        """Take the youngest running request's pages; it waits at the head of the line."""
+        work = self.running.pop()
+        self.pages.close(work.id)
+        work.computed = 0
+        self.waiting.appendleft(work)
+        return work

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cutaway.engine.cost import CostModel, pairs
+
+
+def test_pairs_count_what_attention_reads() -> None:
+    assert pairs(0, 1) == 1
+    assert pairs(10, 3) == 11 + 12 + 13
+
+
+def test_it_learns_a_line_from_noisy_steps() -> None:
+    model, rng = CostModel(), random.Random(1)
+    for _ in range(200):
+        count = rng.choice([1, 2, 8, 64, 256])
+        start = rng.randrange(4000)
+        truth = 30_000 + 900 * count + 0.05 * pairs(start, count)
+        model.observe(count, pairs(start, count), truth * rng.uniform(0.9, 1.1))
+    for count, start in ((1, 100), (64, 0), (200, 3000)):
+        truth = 30_000 + 900 * count + 0.05 * pairs(start, count)
+        assert model.predict(count, pairs(start, count)) == pytest.approx(truth, rel=0.15)
+
+
+def test_an_affordable_count_is_what_prediction_says() -> None:
+    model = CostModel(5_000, 700, 0.4)
+    for start in (0, 10, 5_000):
+        for budget in (900, 10_000, 123_456, 9_999_999):
+            count = model.affordable(budget, start)
+            cost = [700 * n + 0.4 * pairs(start, n) for n in (count, count + 1)]
+            assert cost[0] <= budget * 1.001 + 1 and cost[1] >= budget * 0.999 - 1
+    assert model.affordable(0, 0) == model.affordable(-5, 0) == 0
+
+
+def test_a_pause_of_the_machine_teaches_nothing() -> None:
+    model = CostModel()
+    for _ in range(50):
+        model.observe(8, 8 * 100, 20_000)
+    before = model.predict(8, 800)
+    model.observe(8, 800, 60_000_000)
+    assert model.predict(8, 800) == before
+
+
+def test_predictions_stay_positive() -> None:
+    model = CostModel()
+    for count in (1, 512) * 40:
+        model.observe(count, count, 1.0 if count > 1 else 5_000.0)  # absurd: larger steps are cheaper
+    assert model.predict(512, 512) >= 0 and model.affordable(1_000, 0) > 0
