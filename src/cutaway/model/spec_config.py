@@ -51,13 +51,13 @@ def spec_from_config(config: Mapping[str, Any]) -> ModelSpec:
             f"config.json: model_type {name!r} is not supported", hint="supported: " + ", ".join(CONFIG_FAMILIES)
         )
     fields = Fields("config.json", {**known.defaults, **config})  # a null overrides a default: Gemma 2 without caps
-    values = _common(fields, known.family)
+    values = _general(fields, known.family)
     for special in known.special:
         values |= special(fields, values)
     return ModelSpec(**values)
 
 
-def _common(c: Fields, family: str) -> dict[str, Any]:
+def _general(c: Fields, family: str) -> dict[str, Any]:
     layers = c.integer("num_hidden_layers", "n_layer", "num_layers")
     if layers > MAX_LAYERS:
         raise UnsupportedError(f"config.json: {layers} layers, at most {MAX_LAYERS} are supported")

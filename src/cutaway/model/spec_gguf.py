@@ -41,13 +41,13 @@ def spec_from_gguf(metadata: Mapping[str, Any], tensors: Tensors) -> ModelSpec:
             f"GGUF: architecture {name!r} is not supported", hint="supported: " + ", ".join(GGUF_FAMILIES)
         )
     fields = Fields("GGUF", metadata, prefix=f"{name}.")
-    values = _common(fields, tensors, known.family) | dict(known.defaults)
+    values = _general(fields, tensors, known.family) | dict(known.defaults)
     for special in known.special:
         values |= special(fields, values, tensors)
     return ModelSpec(**values)
 
 
-def _common(g: Fields, tensors: Tensors, family: str) -> dict[str, Any]:
+def _general(g: Fields, tensors: Tensors, family: str) -> dict[str, Any]:
     layers, hidden, heads = g.integer("block_count"), g.integer("embedding_length"), g.integer("attention.head_count")
     if layers > MAX_LAYERS:
         raise UnsupportedError(f"GGUF: {layers} layers, at most {MAX_LAYERS} are supported")

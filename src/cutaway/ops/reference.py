@@ -102,8 +102,8 @@ def normalize(x: F32, norm: Norm | None) -> F32:
     if norm.kind == "layer":
         x = x - x.mean(-1, keepdims=True, dtype=np.float32)
     root = np.sqrt(np.mean(x * x, -1, keepdims=True, dtype=np.float32) + norm.eps)
-    y = np.asarray(x * (1 / root) * norm.weight)
-    return y if norm.bias is None else y + norm.bias
+    y: F32 = np.asarray(x * (1 / root) * norm.weight)
+    return y if norm.bias is None else np.asarray(y + norm.bias)
 
 
 def rotate(x: F32, rope: Rope, positions: I32) -> F32:

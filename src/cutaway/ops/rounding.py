@@ -1,4 +1,4 @@
-"""What a value is worth after it was stored as int8, bfloat16 or float8: the rounding rules that every backend keeps."""
+"""What a value is worth after being stored as int8, bfloat16 or float8: rules that every backend keeps."""
 
 from __future__ import annotations
 
