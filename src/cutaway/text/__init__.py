@@ -1,0 +1,22 @@
+"""Text and tokens: tokenizers, chat templates, and the way back from tokens to text."""
+
+from __future__ import annotations
+
+from cutaway.text.detokenizer import Detokenizer
+from cutaway.text.loading import load_tokenizer
+from cutaway.text.template import ChatTemplate, load_template, require_template
+from cutaway.text.tokenizer import Piece, Segment, SpecialIds, Tokenizer
+from cutaway.text.vocabulary import Vocabulary
+
+__all__ = [
+    "ChatTemplate",
+    "Detokenizer",
+    "Piece",
+    "Segment",
+    "SpecialIds",
+    "Tokenizer",
+    "Vocabulary",
+    "load_template",
+    "load_tokenizer",
+    "require_template",
+]

@@ -1,0 +1,213 @@
+"""A tokenizer from the metadata of a GGUF file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.errors import TokenizerError, UnsupportedError
+from cutaway.text import merge_cache
+from cutaway.text.encoder import Encoder
+from cutaway.text.ends import end_ids
+from cutaway.text.markers import Marker, Markers
+from cutaway.text.pretokenizers import PreTokenizer, pre_tokenizer
+from cutaway.text.sentencepiece import find_merges
+from cutaway.text.tokenizer import SpecialIds, Tokenizer
+from cutaway.text.vocabulary import BYTE_OF, CONTROL, SPACE, USER, Vocabulary, as_types, byte_alphabet, is_structural
+
+_PREFIX = "tokenizer.ggml."
+# Architectures whose SentencePiece adds its prefix space in front of every run of text, not only the first.
+_SPACE_EVERYWHERE = frozenset({"phi3"})
+# ... and whose pieces rank by their place in the file: the scores do not say.
+_RANK_BY_PLACE = frozenset({"gemma", "gemma2", "gemma3", "gemma3n"})
+
+
+def tokenizer_from_gguf(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer that a GGUF file describes.
+
+    Args:
+        path: the file; what is costly to find is cached beside it.
+        metadata: its key-values; string arrays as lists of str, number arrays as NumPy arrays.
+
+    Raises:
+        TokenizerError: the vocabulary is missing or contradicts itself.
+        UnsupportedError: a kind of vocabulary or of pre-tokenizer that is not known.
+    """
+    model = metadata.get(_PREFIX + "model")
+    if model not in {"gpt2", "llama", "gemma4"}:
+        raise UnsupportedError(
+            f"unsupported tokenizer model {model!r} (tokenizer.ggml.model)",
+            hint="supported: gpt2 (byte-level BPE), llama and gemma4 (SentencePiece)",
+            code="tokenizer_unsupported",
+        )
+    tokens = _strings(metadata, "tokens")
+    if tokens is None:
+        raise TokenizerError("the file has no vocabulary: tokenizer.ggml.tokens is missing")
+    types = as_types(metadata.get(_PREFIX + "token_type"), len(tokens))
+    vocabulary = Vocabulary(tokens, types, "byte_level" if model == "gpt2" else "sentencepiece")
+    if model == "gpt2":
+        return _byte_level(metadata, vocabulary)
+    return _sentencepiece(path, metadata, vocabulary)
+
+
+def _byte_level(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> Tokenizer:
+    kind = pre_tokenizer(metadata.get(_PREFIX + "pre"))
+    merges = _strings(metadata, "merges")
+    if merges is None:
+        raise TokenizerError("a byte-level vocabulary without merges: tokenizer.ggml.merges is missing")
+    encoder = Encoder(lambda: _build_byte_level(vocabulary, merges, kind))
+    return Tokenizer(vocabulary, encoder, _markers(vocabulary), _special_ids(metadata, vocabulary, kind.add_bos))
+
+
+def _build_byte_level(vocabulary: Vocabulary, merges: list[str], kind: PreTokenizer) -> tuple[Any, Any]:
+    from tokenizers import Tokenizer as Library
+    from tokenizers import models, normalizers
+
+    pairs = _split(merges)
+    try:
+        model = models.BPE(vocab=_byte_level_ids(vocabulary), merges=pairs, ignore_merges=kind.ignore_merges)
+    except Exception as error:  # the library raises its bare Exception
+        raise TokenizerError(f"tokenizer.ggml.merges does not fit tokenizer.ggml.tokens: {error}") from error
+    library = Library(model)
+    if kind.nfc:
+        library.normalizer = normalizers.NFC()
+    library.pre_tokenizer = kind.build()
+    library.add_tokens(_text_tokens(vocabulary))
+    return library, library
+
+
+def _byte_level_ids(vocabulary: Vocabulary) -> dict[str, int]:
+    """Ids by byte-level spelling; tokens that some converters left as plain text are spelled anew."""
+    if set("".join(vocabulary.tokens)) <= BYTE_OF.keys():
+        return vocabulary.ids
+    alphabet = byte_alphabet()
+    return {
+        spelling if set(spelling) <= BYTE_OF.keys() else "".join([alphabet[byte] for byte in spelling.encode()]): id
+        for spelling, id in vocabulary.ids.items()
+    }
+
+
+def _sentencepiece(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabulary) -> Tokenizer:
+    architecture = metadata.get("general.architecture")
+    gemma = metadata[_PREFIX + "model"] == "gemma4"
+    prefix = bool(metadata.get(_PREFIX + "add_space_prefix", not gemma))
+    scheme = "everywhere" if architecture in _SPACE_EVERYWHERE else "first" if prefix else "never"
+    if gemma or architecture in _RANK_BY_PLACE:
+        scores: Any = -np.arange(len(vocabulary), dtype=np.float64)
+    else:
+        scores = metadata.get(_PREFIX + "scores")
+    merges = _strings(metadata, "merges")
+    if merges is None and (scores is None or len(scores) != len(vocabulary)):
+        raise TokenizerError(
+            "a SentencePiece vocabulary needs a score for each token (tokenizer.ggml.scores) or merges"
+        )
+    special = _special_ids(metadata, vocabulary, not gemma)
+
+    def build() -> tuple[Any, Any]:
+        spellings = respelled(vocabulary)
+        if merges is None:
+            pairs = _pairs(path, vocabulary, spellings, np.asarray(scores, np.float64))
+        else:
+            pairs = _split(merges)
+        return _build_sentencepiece(vocabulary, spellings, pairs, scheme, special.unk)
+
+    return Tokenizer(vocabulary, Encoder(build), _markers(vocabulary), special, strip_space=prefix)
+
+
+def respelled(vocabulary: Vocabulary) -> list[str]:
+    """Spellings as the merges see text: tokens of blanks are written with blanks, but blanks reach merges as U+2581."""
+    return [
+        SPACE * len(spelling) if " " in spelling and not spelling.strip(" ") else spelling
+        for spelling in vocabulary.tokens
+    ]
+
+
+def _pairs(
+    path: Path, vocabulary: Vocabulary, spellings: list[str], scores: NDArray[np.float64]
+) -> list[tuple[str, str]]:
+    key = merge_cache.content_key("\n".join(spellings).encode(), vocabulary.types.tobytes(), scores.tobytes())
+    merges = merge_cache.read(path, key)
+    if merges is None or (merges.size and not 0 <= merges.min() <= merges.max() < len(spellings)):
+        merges = find_merges(vocabulary, spellings, scores)
+        merge_cache.write(path, key, merges)
+    spell = spellings.__getitem__
+    return list(zip(map(spell, merges[:, 0].tolist()), map(spell, merges[:, 1].tolist()), strict=True))
+
+
+def _build_sentencepiece(
+    vocabulary: Vocabulary, spellings: list[str], pairs: list[Any], scheme: str, unk: int | None
+) -> tuple[Any, Any]:
+    from tokenizers import Tokenizer as Library
+    from tokenizers import models, normalizers, pre_tokenizers
+
+    ids = dict(zip(spellings, range(len(spellings)), strict=True))
+    unknown = vocabulary.tokens[unk] if unk is not None else None
+    try:
+        model = models.BPE(vocab=ids, merges=pairs, byte_fallback=True, fuse_unk=True, unk_token=unknown)
+    except Exception as error:  # the library raises its bare Exception
+        raise TokenizerError(f"the file's merges do not fit tokenizer.ggml.tokens: {error}") from error
+
+    def library(prepend: str) -> Any:
+        made = Library(model)
+        if scheme == "everywhere":
+            made.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
+        else:
+            made.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme=prepend, split=False)
+        made.add_tokens(_text_tokens(vocabulary))
+        return made
+
+    return library("first" if scheme == "first" else "never"), library("never")
+
+
+def _text_tokens(vocabulary: Vocabulary) -> list[Any]:
+    """User-defined tokens that are text: found whole wherever they stand. Runs of blanks are left to the merges."""
+    from tokenizers import AddedToken
+
+    texts = [vocabulary.tokens[id] for id in vocabulary.of_type(USER)]
+    if vocabulary.scheme == "sentencepiece":
+        texts = [text for text in texts if text.strip(" ")]
+    return [AddedToken(text, normalized=False, special=False) for text in texts if text and not is_structural(text)]
+
+
+def _markers(vocabulary: Vocabulary) -> Markers:
+    tokens = vocabulary.tokens
+    found = vocabulary.of_type(CONTROL) + [id for id in vocabulary.of_type(USER) if is_structural(tokens[id])]
+    return Markers({tokens[id]: Marker(id) for id in found})
+
+
+def _special_ids(metadata: Mapping[str, Any], vocabulary: Vocabulary, add_bos: bool) -> SpecialIds:
+    def role(name: str) -> int | None:
+        id = metadata.get(f"{_PREFIX}{name}_token_id")
+        return None if id is None else vocabulary.check(int(id))
+
+    bos, eos = role("bos"), role("eos")
+    return SpecialIds(
+        bos=bos,
+        eos=eos,
+        unk=role("unknown"),
+        pad=role("padding"),
+        add_bos=bool(metadata.get(_PREFIX + "add_bos_token", add_bos)),
+        add_eos=bool(metadata.get(_PREFIX + "add_eos_token", False)),
+        ends=end_ids(vocabulary, (eos, role("eot"), role("eom"))),
+    )
+
+
+def _strings(metadata: Mapping[str, Any], name: str) -> list[str] | None:
+    values = metadata.get(_PREFIX + name)
+    if values is None:
+        return None
+    if not isinstance(values, list):
+        raise TokenizerError(f"{_PREFIX}{name} must be an array of strings")
+    return values
+
+
+def _split(merges: list[str]) -> list[tuple[str, str]]:
+    """Merges, each written as its two parts with a space between."""
+    parts = " ".join(merges).split(" ")
+    if len(parts) != 2 * len(merges):
+        raise TokenizerError("tokenizer.ggml.merges: every merge must be two parts with one space between")
+    return list(zip(parts[::2], parts[1::2], strict=True))

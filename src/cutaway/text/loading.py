@@ -1,0 +1,21 @@
+"""Which tokenizer a model has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cutaway.text.gguf import tokenizer_from_gguf
+from cutaway.text.tokenizer import Tokenizer
+from cutaway.text.tokenizer_json import tokenizer_from_json
+
+
+def load_tokenizer(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer of the model at `path`: from GGUF metadata, or from the tokenizer.json beside it.
+
+    Only facts are read here; the encoder is built at the first text, or by `Tokenizer.prepare`.
+    """
+    if metadata:
+        return tokenizer_from_gguf(path, metadata)
+    return tokenizer_from_json(path if path.is_dir() else path.parent)

@@ -1,0 +1,220 @@
+"""Text to token ids and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+from cutaway.errors import TokenizerError
+from cutaway.text.detokenizer import Detokenizer
+from cutaway.text.encoder import Encoder, Span, not_text
+from cutaway.text.markers import Markers
+from cutaway.text.vocabulary import CONTROL, UNKNOWN, Vocabulary
+
+
+class Segment(NamedTuple):
+    """A run of text; in a `special` one markers are read as control tokens, in others nothing is."""
+
+    text: str
+    special: bool
+
+
+class Piece(NamedTuple):
+    """One token of a text: characters [start, end) of the original text, which several tokens may share."""
+
+    id: int
+    piece: str
+    bytes: bytes
+    start: int
+    end: int
+    kind: str
+
+
+class SpecialIds(NamedTuple):
+    """Ids with a role.
+
+    Attributes:
+        ends: every id that ends a turn or a text.
+        add_bos, add_eos: whether `encode(add_special=True)` adds them.
+    """
+
+    bos: int | None = None
+    eos: int | None = None
+    unk: int | None = None
+    pad: int | None = None
+    add_bos: bool = False
+    add_eos: bool = False
+    ends: frozenset[int] = frozenset()
+
+
+class Tokenizer:
+    """One model's tokenizer.
+
+    Markers (control tokens, and user-defined ones such as ``<tool_call>``) are found by `markers` and never by the
+    encoder, so that it is the caller who says in which text they count.
+
+    Args:
+        vocabulary: the tokens.
+        encoder: encodes plain text.
+        markers: what counts as a marker where markers count.
+        special: ids with a role.
+        strip_space: decoding drops the first space (SentencePiece's prefix).
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        encoder: Encoder,
+        markers: Markers,
+        special: SpecialIds,
+        *,
+        strip_space: bool = False,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.markers = markers
+        self.special = special
+        self.vocab_size = len(vocabulary)
+        self.bos_id = special.bos
+        self.eos_id = special.eos
+        self.unk_id = special.unk
+        self.pad_id = special.pad
+        self.add_bos = special.add_bos and special.bos is not None
+        self.add_eos = special.add_eos and special.eos is not None
+        self.end_ids = special.ends
+        self._encoder = encoder
+        self._strip_space = strip_space
+
+    def prepare(self) -> None:
+        """Build the encoder now instead of at the first text; may run in another thread while weights load."""
+        self._encoder.prepare()
+
+    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
+        """Ids of a text.
+
+        Args:
+            add_special: add the beginning-of-sequence token (and the end token) if the model wants one; never a second.
+            parse_special: read markers in the text as the tokens they name; else they are text like any other.
+
+        Raises:
+            TokenizerError: not text (half a surrogate pair, not a string).
+        """
+        return self.encode_segments([Segment(text, parse_special)], add_special=add_special)
+
+    def encode_segments(self, segments: Iterable[Segment], *, add_special: bool = False) -> list[int]:
+        """Ids of a rendered template. The template writes its own beginning token, so by default none is added."""
+        ids: list[int] = []
+        for text, marker, at_start in self._parts(segments):
+            ids.extend(self._text_ids(text, first=at_start) if marker is None else (marker,))
+        if not add_special:
+            return ids
+        lead, tail = self._missing(ids)
+        return [*lead, *ids, *tail]
+
+    def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
+        """The whole text of these ids; bytes that are no UTF-8 become U+FFFD.
+
+        Args:
+            skip_special: leave out the names of control tokens.
+        """
+        read = self.token_bytes if skip_special else self.vocabulary.spelled_bytes
+        text = b"".join([read(int(token)) for token in ids]).decode("utf-8", "replace")
+        return text.removeprefix(" ") if self._strip_space else text
+
+    def detokenizer(self, *, skip_special: bool = True) -> Detokenizer:
+        """For one stream of tokens."""
+        read = self.token_bytes if skip_special else self.vocabulary.spelled_bytes
+        return Detokenizer(read, strip_space=self._strip_space)
+
+    def token_bytes(self, id: int) -> bytes:
+        """What the token adds to the text; nothing for a control token."""
+        if self.vocabulary.types[self.vocabulary.check(id)] in {CONTROL, UNKNOWN}:
+            return b""
+        return self.vocabulary.spelled_bytes(id)
+
+    def kind(self, id: int) -> str:
+        """One of "normal", "control", "user", "byte", "unknown", "unused"."""
+        return self.vocabulary.kind(id)
+
+    def piece(self, id: int) -> str:
+        """As the vocabulary spells it."""
+        return self.vocabulary.tokens[self.vocabulary.check(id)]
+
+    def pieces(self, text: str, *, add_special: bool = False, parse_special: bool = False) -> list[Piece]:
+        """The text token by token, with the characters each came from. Ids are those of `encode`."""
+        spans: list[Span] = []
+        offset = 0
+        for part, marker, at_start in self._parts([Segment(text, parse_special)]):
+            if marker is None:
+                spans.extend(Span(i, s + offset, e + offset) for i, s, e in self._text_spans(part, first=at_start))
+            else:
+                spans.append(Span(marker, offset, offset + len(part)))
+            offset += len(part)
+        spans = _without_gaps(spans)
+        if add_special:
+            lead, tail = self._missing([span.id for span in spans])
+            spans = [*(Span(i, 0, 0) for i in lead), *spans, *(Span(i, offset, offset) for i in tail)]
+        read = self.vocabulary.spelled_bytes
+        return [Piece(i, self.piece(i), read(i), start, end, self.kind(i)) for i, start, end in spans]
+
+    def _missing(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The tokens to add before and after `ids`: those that the model wants and that are not there already."""
+        bos, eos = self.special.bos, self.special.eos
+        lead = [bos] if self.add_bos and bos is not None and list(ids[:1]) != [bos] else []
+        tail = [eos] if self.add_eos and eos is not None and list(ids[-1:]) != [eos] else []
+        return lead, tail
+
+    def _parts(self, segments: Iterable[Segment]) -> Iterator[tuple[str, int | None, bool]]:
+        """The segments cut at their markers: (text, the marker's id or None, whether it stands at the very start)."""
+        at_start = True
+        for segment in segments:
+            end = 0
+            if not isinstance(segment.text, str):
+                raise not_text(segment.text)
+            for match in self.markers.find(segment.text) if segment.special else ():
+                if match.start > end:
+                    yield segment.text[end : match.start], None, at_start
+                yield segment.text[match.start : match.end], match.id, at_start
+                at_start, end = False, match.end
+            if rest := segment.text[end:]:
+                yield rest, None, at_start
+                at_start = False
+
+    def _text_ids(self, text: str, *, first: bool) -> list[int]:
+        ids = self._encoder.ids(text, first=first)
+        if self._control_ids.isdisjoint(ids):
+            return ids
+        return [span.id for span in self._broken_spans(text, first=first)]
+
+    def _text_spans(self, text: str, *, first: bool) -> list[Span]:
+        spans = self._encoder.spans(text, first=first)
+        if self._control_ids.isdisjoint(span.id for span in spans):
+            return spans
+        return self._broken_spans(text, first=first)
+
+    def _broken_spans(self, text: str, *, first: bool) -> list[Span]:
+        """For the vocabularies whose merges lead to a control token: encoded in parts, cut inside every look-alike."""
+        spans: list[Span] = []
+        cuts = [0, *(start + 1 for start in self.markers.lookalikes(text)), len(text)]
+        for start, end in pairwise(cuts):
+            part = self._encoder.spans(text[start:end], first=first and start == 0)
+            spans.extend(Span(i, s + start, e + start) for i, s, e in part)
+        if not self._control_ids.isdisjoint(span.id for span in spans):
+            raise TokenizerError("this tokenizer reads a control token out of plain text that does not name it")
+        return spans
+
+    @cached_property
+    def _control_ids(self) -> frozenset[int]:
+        return frozenset(self.vocabulary.of_type(CONTROL)) - {self.special.unk}
+
+
+def _without_gaps(spans: list[Span]) -> list[Span]:
+    """Every character belongs to a token: one that a normalizer dissolved, to the token before it."""
+    closed: list[Span] = []
+    following = None
+    for span in reversed(spans):
+        end = span.end if following is None else max(span.end, following.start)
+        closed.append(span._replace(end=end))
+        following = span
+    return closed[::-1]

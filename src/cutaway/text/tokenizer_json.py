@@ -1,0 +1,191 @@
+"""A tokenizer from Hugging Face's tokenizer.json and tokenizer_config.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cutaway.errors import TokenizerError, UnsupportedError
+from cutaway.text.encoder import Encoder
+from cutaway.text.ends import end_ids
+from cutaway.text.markers import Marker, Markers
+from cutaway.text.tokenizer import SpecialIds, Tokenizer
+from cutaway.text.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER, Vocabulary, byte_tokens, is_structural
+
+_ROLES = ("bos", "eos", "unk", "pad")
+
+
+def tokenizer_from_json(folder: Path) -> Tokenizer:
+    """The tokenizer in a model's folder.
+
+    Raises:
+        TokenizerError: no tokenizer.json, or one that contradicts itself.
+        UnsupportedError: a kind of model or decoder that is not known.
+    """
+    if not (folder / "tokenizer.json").is_file():
+        raise TokenizerError(
+            f"no tokenizer.json in {folder}", hint="a folder with safetensors needs its tokenizer beside it"
+        )
+    text, content = _read(folder / "tokenizer.json")
+    config = _read(folder / "tokenizer_config.json")[1] if (folder / "tokenizer_config.json").is_file() else {}
+    generation = _read(folder / "generation_config.json")[1] if (folder / "generation_config.json").is_file() else {}
+    model = content.get("model") or {}
+    if model.get("type", "BPE") != "BPE" or not isinstance(model.get("vocab"), dict):
+        raise UnsupportedError(
+            f"unsupported tokenizer model {model.get('type')!r} in tokenizer.json",
+            hint="supported: BPE",
+            code="tokenizer_unsupported",
+        )
+    added = [entry for entry in content.get("added_tokens") or () if isinstance(entry, dict)]
+    vocabulary = _vocabulary(model, added, _scheme(content))
+    special = _special_ids(vocabulary, config, generation, _template_ids(content))
+    encoder = Encoder(lambda: _build(text, [entry for entry in added if not _is_marker(entry)]))
+    return Tokenizer(vocabulary, encoder, _markers(added), special, strip_space=_strips_space(content))
+
+
+def _read(file: Path) -> tuple[str, dict[str, Any]]:
+    try:
+        text = file.read_text("utf-8")
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TokenizerError(f"{file} is not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise TokenizerError(f"{file} must hold an object")
+    return text, content
+
+
+def _parts(content: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """A component's parts, whether or not it is a sequence."""
+    part = content.get(name)
+    if not isinstance(part, dict):
+        return []
+    for key in ("decoders", "pretokenizers", "normalizers"):
+        if isinstance(part.get(key), list):
+            return [inner for entry in part[key] for inner in _parts({name: entry}, name)]
+    return [part]
+
+
+def _scheme(content: Mapping[str, Any]) -> Any:
+    kinds = {part.get("type") for part in _parts(content, "decoder")}
+    if "ByteLevel" in kinds:
+        return "byte_level"
+    if kinds & {"Metaspace", "ByteFallback"}:
+        return "sentencepiece"
+    raise UnsupportedError(
+        f"unsupported decoder {sorted(map(str, kinds))} in tokenizer.json",
+        hint="supported: ByteLevel, and SentencePiece's",
+        code="tokenizer_unsupported",
+    )
+
+
+def _strips_space(content: Mapping[str, Any]) -> bool:
+    return any(
+        part.get("type") == "Strip"
+        or (part.get("type") == "Metaspace" and part.get("prepend_scheme", "always") != "never")
+        for part in _parts(content, "decoder")
+    )
+
+
+def _vocabulary(model: Mapping[str, Any], added: list[dict[str, Any]], scheme: Any) -> Vocabulary:
+    ids: dict[str, int] = dict(model["vocab"])
+    try:
+        ids.update((entry["content"], entry["id"]) for entry in added)
+        size = max(ids.values(), default=-1) + 1
+        if size > 8 * len(ids) + 1024 or min(ids.values(), default=0) < 0:
+            raise TokenizerError(f"tokenizer.json has {len(ids)} tokens but ids up to {size - 1}")
+        tokens = [""] * size
+        types = np.full(size, UNUSED, np.uint8)
+        for token, id in ids.items():
+            tokens[id] = token
+        types[list(ids.values())] = NORMAL
+    except (KeyError, TypeError) as error:
+        raise TokenizerError(f"tokenizer.json: a token without a usable id or content: {error}") from error
+    if scheme == "sentencepiece" and model.get("byte_fallback"):
+        types[byte_tokens(tokens)] = BYTE
+    for entry in added:
+        types[entry["id"]] = CONTROL if entry.get("special") else USER
+    if isinstance(unk := model.get("unk_token"), str) and unk in ids:
+        types[ids[unk]] = UNKNOWN
+    return Vocabulary(tokens, types, scheme)
+
+
+def _is_marker(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("special")) or is_structural(entry["content"])
+
+
+def _markers(added: list[dict[str, Any]]) -> Markers:
+    flags = ("lstrip", "rstrip", "single_word")
+    return Markers(
+        {
+            entry["content"]: Marker(entry["id"], *(bool(entry.get(flag)) for flag in flags))
+            for entry in added
+            if _is_marker(entry)
+        }
+    )
+
+
+def _build(text: str, kept: list[dict[str, Any]]) -> tuple[Any, Any]:
+    """The library's tokenizer over the file's model and steps, with only those added tokens that are text."""
+    from tokenizers import AddedToken, pre_tokenizers
+    from tokenizers import Tokenizer as Library
+
+    try:
+        whole = Library.from_str(text)
+    except Exception as error:  # the library raises its bare Exception
+        raise TokenizerError(f"tokenizer.json cannot be used: {error}") from error
+
+    def library() -> Any:
+        made = Library(whole.model)
+        if whole.normalizer is not None:
+            made.normalizer = whole.normalizer
+        if whole.pre_tokenizer is not None:
+            made.pre_tokenizer = whole.pre_tokenizer
+        flags = ("single_word", "lstrip", "rstrip", "normalized")
+        made.add_tokens(
+            [AddedToken(entry["content"], **{f: bool(entry.get(f)) for f in flags}, special=False) for entry in kept]
+        )
+        return made
+
+    first, rest = library(), library()
+    step = whole.pre_tokenizer
+    if isinstance(step, pre_tokenizers.Metaspace) and step.prepend_scheme == "first":
+        rest.pre_tokenizer = pre_tokenizers.Metaspace(step.replacement, prepend_scheme="never", split=step.split)
+    return first, rest
+
+
+def _template_ids(content: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The special tokens that the file's post-processor puts before and after a text."""
+    for part in [content.get("post_processor") or {}, *((content.get("post_processor") or {}).get("processors") or ())]:
+        if part.get("type") == "TemplateProcessing":
+            names = [next(iter(item)) for item in part.get("single") or ()]
+            tokens = [item.get("SpecialToken", {}).get("id") for item in part.get("single") or ()]
+            place = names.index("Sequence") if "Sequence" in names else len(names)
+            return tokens[:place], tokens[place + 1 :]
+    return [], []
+
+
+def _special_ids(
+    vocabulary: Vocabulary, config: Mapping[str, Any], generation: Mapping[str, Any], added: tuple[list[str], list[str]]
+) -> SpecialIds:
+    def named(role: str) -> int | None:
+        token = config.get(f"{role}_token")
+        if isinstance(token, dict):
+            token = token.get("content")
+        return vocabulary.ids.get(token) if isinstance(token, str) else None
+
+    before, after = added
+    roles = {role: named(role) for role in _ROLES}
+    if roles["bos"] is None and len(before) == 1:
+        roles["bos"] = vocabulary.ids.get(before[0])
+    ends = generation.get("eos_token_id")
+    listed = ends if isinstance(ends, list) else [ends]
+    return SpecialIds(
+        **roles,
+        add_bos=bool(before or config.get("add_bos_token")),
+        add_eos=bool(after or config.get("add_eos_token")),
+        ends=end_ids(vocabulary, (roles["eos"], *(id for id in listed if isinstance(id, int)))),
+    )
