@@ -23,56 +23,22 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from cutaway.formats.bits import BITS, F32, I8, NIBBLES, PAIRS, U8, U16, U32, half, nibbles, planes, signed, u16, u32
 from cutaway.formats.grids import grid
 
-I8 = NDArray[np.int8]
-U8 = NDArray[np.uint8]
-U16 = NDArray[np.uint16]
-U32 = NDArray[np.uint32]
-F32 = NDArray[np.float32]
 Split = tuple[I8, F32, F32 | None]
-
-NIBBLES = np.array([0, 4], np.uint8)
-PAIRS = np.array([0, 2, 4, 6], np.uint8)
-BITS = np.arange(8, dtype=np.uint8)
 
 # 4-bit codes that index a table.
 IQ4_VALUES = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
 # E2M1 (OCP microscaling formats), doubled to be whole.
 E2M1_VALUES = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
+# Half of the unsigned E4M3 value of each byte: 3 bits of mantissa, 4 of exponent, the top bit ignored; 0x7F is 0.
+HALF_E4M3 = np.array(
+    [(8 * (e > 0) + m) * 2.0 ** (max(e, 1) - 11) for _ in range(2) for e in range(16) for m in range(8)], np.float32
+)
+HALF_E4M3[0x7F] = 0
 # Seven sign bits, and an eighth that makes their number even.
 SIGN_BYTES = np.array([s | (s.bit_count() & 1) << 7 for s in range(128)], np.uint8)
-
-
-def _half(blocks: U8, at: int) -> F32:
-    """The f16 at a byte of each block: [blocks, 1]."""
-    return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2").astype(np.float32)
-
-
-def _u16(bytes_: U8) -> U16:
-    return np.ascontiguousarray(bytes_).view("<u2")
-
-
-def _u32(bytes_: U8) -> U32:
-    return np.ascontiguousarray(bytes_).view("<u4")
-
-
-def _planes(packed: U8, run: int, shifts: U8, mask: int) -> U8:
-    """Codes stored `len(shifts)` to a byte: a run of bytes holds the first code of each, then the second, ...
-
-    packed: [blocks, bytes]; returns [blocks, bytes * len(shifts)].
-    """
-    runs = packed.reshape(len(packed), -1, 1, run) >> shifts[:, None]
-    return (runs & np.uint8(mask)).reshape(len(packed), -1)
-
-
-def _nibbles(packed: U8) -> U8:
-    """Consecutive nibbles, low first: [blocks, 2 * bytes]."""
-    return _planes(packed, 1, NIBBLES, 15)
-
-
-def _signed(codes: U8, offset: int) -> I8:
-    return codes.view(np.int8) - np.int8(offset)
 
 
 def _negative(codes: I8, sign_bytes: U8) -> I8:
@@ -83,55 +49,56 @@ def _negative(codes: I8, sign_bytes: U8) -> I8:
 
 def _points(type: str, indexes: NDArray[np.integer]) -> I8:
     """Grid points one after another: [blocks, indexes * coordinates]."""
-    return grid(type)[indexes].reshape(len(indexes), -1)
+    points: I8 = grid(type)[indexes]
+    return points.reshape(len(indexes), -1)
 
 
-# --- 32 elements (Q1_0: 128, Q2_0: 64), one scale ------------------------------------------------------------------------
+# --- 32 elements (Q1_0: 128, Q2_0: 64), one scale -------------------------------------------------------------------
 
 
 def q1_0(b: U8) -> Split:
     """d f16 · bits 16 (lowest bit first). scale d, code +1 where the bit is set, else -1."""
     bits = (b[:, 2:, None] >> BITS) & np.uint8(1)
-    return _signed(bits.reshape(len(b), -1) << np.uint8(1), 1), _half(b, 0), None
+    return signed(bits.reshape(len(b), -1) << np.uint8(1), 1), half(b, 0), None
 
 
 def q2_0(b: U8) -> Split:
     """d f16 · qs 16 (four codes a byte, lowest first). scale d, code q - 1."""
-    return _signed(_planes(b[:, 2:], 1, PAIRS, 3), 1), _half(b, 0), None
+    return signed(planes(b[:, 2:], 1, PAIRS, 3), 1), half(b, 0), None
 
 
 def q4_0(b: U8) -> Split:
     """d f16 · qs 16: lo(qs) are elements 0..15, hi(qs) 16..31. scale d, code q - 8."""
-    return _signed(_planes(b[:, 2:], 16, NIBBLES, 15), 8), _half(b, 0), None
+    return signed(planes(b[:, 2:], 16, NIBBLES, 15), 8), half(b, 0), None
 
 
 def q4_1(b: U8) -> Split:
     """d f16 · m f16 · qs 16 as Q4_0. scale d, minimum -m, code q."""
-    return _planes(b[:, 4:], 16, NIBBLES, 15).view(np.int8), _half(b, 0), -_half(b, 2)
+    return planes(b[:, 4:], 16, NIBBLES, 15).view(np.int8), half(b, 0), -half(b, 2)
 
 
 def _fifth_bits(b: U8, at: int) -> U8:
     """qh 4 (bit i belongs to element i) · qs 16 as Q4_0: q = nibble | bit << 4."""
     high = ((b[:, at : at + 4, None] >> BITS) & np.uint8(1)).reshape(len(b), 32)
-    return _planes(b[:, at + 4 :], 16, NIBBLES, 15) | high << np.uint8(4)
+    return planes(b[:, at + 4 :], 16, NIBBLES, 15) | high << np.uint8(4)
 
 
 def q5_0(b: U8) -> Split:
     """d f16 · qh 4 · qs 16. scale d, code q - 16."""
-    return _signed(_fifth_bits(b, 2), 16), _half(b, 0), None
+    return signed(_fifth_bits(b, 2), 16), half(b, 0), None
 
 
 def q5_1(b: U8) -> Split:
     """d f16 · m f16 · qh 4 · qs 16. scale d, minimum -m, code q."""
-    return _fifth_bits(b, 4).view(np.int8), _half(b, 0), -_half(b, 2)
+    return _fifth_bits(b, 4).view(np.int8), half(b, 0), -half(b, 2)
 
 
 def q8_0(b: U8) -> Split:
     """d f16 · qs 32 int8. scale d, code q."""
-    return b[:, 2:].view(np.int8), _half(b, 0), None
+    return b[:, 2:].view(np.int8), half(b, 0), None
 
 
-# --- 256 elements, scales of groups (the K types) ------------------------------------------------------------------------
+# --- 256 elements, scales of groups (the K types) -------------------------------------------------------------------
 
 
 def q2_k(b: U8) -> Split:
@@ -140,45 +107,45 @@ def q2_k(b: U8) -> Split:
     32 bytes of qs hold 128 elements: bits 0-1 elements 0..31, bits 2-3 elements 32..63, ...
     """
     sc = b[:, :16]
-    scale, minimum = _half(b, 80) * (sc & np.uint8(15)), _half(b, 82) * (sc >> np.uint8(4))
-    return _planes(b[:, 16:80], 32, PAIRS, 3).view(np.int8), scale, minimum
+    scale, minimum = half(b, 80) * (sc & np.uint8(15)), half(b, 82) * (sc >> np.uint8(4))
+    return planes(b[:, 16:80], 32, PAIRS, 3).view(np.int8), scale, minimum
 
 
 def q3_k(b: U8) -> Split:
     """hmask 32 · qs 64 as Q2_K · sc 12 · d f16. Groups of 16: scale d * (s - 32), code q - 4 * (hmask bit is 0).
 
-    s: 6 bits. Low 4: lo(sc[0..7]) for groups 0..7, hi(sc[0..7]) for 8..15. High 2: bits 2k, 2k+1 of sc[8 + g % 4], k = g / 4.
+    s: 6 bits. Low 4: lo(sc[0..7]) for groups 0..7, hi(sc[0..7]) for 8..15. High 2: pair g / 4 of sc[8 + g % 4].
     Bit k of hmask[i] belongs to element 32 k + i.
     """
-    low = _planes(b[:, 96:104], 8, NIBBLES, 15)
-    s = _signed(low | _planes(b[:, 104:108], 4, PAIRS, 3) << np.uint8(4), 32)
-    high = _planes(b[:, :32], 32, BITS, 1)
-    codes = _signed(_planes(b[:, 32:96], 32, PAIRS, 3) | high << np.uint8(2), 4)
-    return codes, _half(b, 108) * s, None
+    low = planes(b[:, 96:104], 8, NIBBLES, 15)
+    s = signed(low | planes(b[:, 104:108], 4, PAIRS, 3) << np.uint8(4), 32)
+    high = planes(b[:, :32], 32, BITS, 1)
+    codes = signed(planes(b[:, 32:96], 32, PAIRS, 3) | high << np.uint8(2), 4)
+    return codes, half(b, 108) * s, None
 
 
 def _scales_and_minimums(b: U8) -> tuple[F32, F32]:
     """d f16 · dmin f16 · sc 12: eight 6-bit scales s and minimums m; scale d * s, minimum dmin * m.
 
-    s[0..3] and m[0..3] are the low 6 bits of sc[0..3] and sc[4..7]; s[4..7] = lo(sc[8..11]) | top 2 bits of sc[0..3] << 4,
-    m[4..7] = hi(sc[8..11]) | top 2 bits of sc[4..7] << 4.
+    s[0..3], m[0..3]: the low 6 bits of sc[0..3], sc[4..7].
+    s[4..7] = lo(sc[8..11]) | (sc[0..3] >> 6) << 4; m[4..7] = hi(sc[8..11]) | (sc[4..7] >> 6) << 4.
     """
     s, m, rest = b[:, 4:8], b[:, 8:12], b[:, 12:16]
     six, top = np.uint8(0x3F), np.uint8(0x30)
     scales = np.concatenate([s & six, (rest & np.uint8(15)) | (s >> np.uint8(2) & top)], axis=1)
     minimums = np.concatenate([m & six, (rest >> np.uint8(4)) | (m >> np.uint8(2) & top)], axis=1)
-    return _half(b, 0) * scales, _half(b, 2) * minimums
+    return half(b, 0) * scales, half(b, 2) * minimums
 
 
 def q4_k(b: U8) -> Split:
     """d · dmin · sc 12 · qs 128. Groups of 32; 32 bytes of qs hold 64 elements: lo the first 32, hi the others."""
-    return _planes(b[:, 16:], 32, NIBBLES, 15).view(np.int8), *_scales_and_minimums(b)
+    return planes(b[:, 16:], 32, NIBBLES, 15).view(np.int8), *_scales_and_minimums(b)
 
 
 def q5_k(b: U8) -> Split:
     """d · dmin · sc 12 · qh 32 · qs 128 as Q4_K. q = nibble | bit << 4; bit k of qh[i] belongs to element 32 k + i."""
-    high = _planes(b[:, 16:48], 32, BITS, 1)
-    codes = _planes(b[:, 48:], 32, NIBBLES, 15) | high << np.uint8(4)
+    high = planes(b[:, 16:48], 32, BITS, 1)
+    codes = planes(b[:, 48:], 32, NIBBLES, 15) | high << np.uint8(4)
     return codes.view(np.int8), *_scales_and_minimums(b)
 
 
@@ -187,17 +154,17 @@ def q6_k(b: U8) -> Split:
 
     64 bytes of ql hold 128 elements: lo the first 64, hi the others. 32 bytes of qh hold 128 elements as Q2_K's qs.
     """
-    high = _planes(b[:, 128:192], 32, PAIRS, 3)
-    codes = _planes(b[:, :128], 64, NIBBLES, 15) | high << np.uint8(4)
-    return _signed(codes, 32), _half(b, 208) * b[:, 192:208].view(np.int8), None
+    high = planes(b[:, 128:192], 32, PAIRS, 3)
+    codes = planes(b[:, :128], 64, NIBBLES, 15) | high << np.uint8(4)
+    return signed(codes, 32), half(b, 208) * b[:, 192:208].view(np.int8), None
 
 
-# --- codes through a table of 16 -----------------------------------------------------------------------------------------
+# --- codes through a table of 16 ------------------------------------------------------------------------------------
 
 
 def iq4_nl(b: U8) -> Split:
     """d f16 · qs 16 as Q4_0. scale d, code IQ4_VALUES[q]."""
-    return IQ4_VALUES[_planes(b[:, 2:], 16, NIBBLES, 15)], _half(b, 0), None
+    return IQ4_VALUES[planes(b[:, 2:], 16, NIBBLES, 15)], half(b, 0), None
 
 
 def iq4_xs(b: U8) -> Split:
@@ -205,100 +172,89 @@ def iq4_xs(b: U8) -> Split:
 
     s: low 4 bits are consecutive nibbles of low, the next 2 are bits 2g, 2g+1 of high.
     """
-    high = (_u16(b[:, 2:4]) >> np.arange(0, 16, 2, dtype=np.uint16) & np.uint16(3)).astype(np.uint8)
-    s = _signed(_nibbles(b[:, 4:8]) | high << np.uint8(4), 32)
-    return IQ4_VALUES[_planes(b[:, 8:], 16, NIBBLES, 15)], _half(b, 0) * s, None
+    high = (u16(b[:, 2:4]) >> np.arange(0, 16, 2, dtype=np.uint16) & np.uint16(3)).astype(np.uint8)
+    s = signed(nibbles(b[:, 4:8]) | high << np.uint8(4), 32)
+    return IQ4_VALUES[planes(b[:, 8:], 16, NIBBLES, 15)], half(b, 0) * s, None
 
 
 def mxfp4(b: U8) -> Split:
     """e 1 · qs 16 as Q4_0. scale 2^(e - 128) (half of E8M0, since codes are doubled), code E2M1_VALUES[q]."""
     e = b[:, :1].astype(np.uint32)
     bits = np.where(e < 2, np.uint32(0x00200000) << e, (e - np.uint32(1)) << np.uint32(23))
-    return E2M1_VALUES[_planes(b[:, 1:], 16, NIBBLES, 15)], bits.view(np.float32), None
-
-
-def _half_of_e4m3() -> F32:
-    """Half of the unsigned E4M3 value of each byte (the top bit is ignored); 0x7F is 0."""
-    x = np.arange(256)
-    exponent, mantissa = (x >> 3) & 15, (x & 7).astype(np.float32)
-    values = np.where(exponent == 0, np.ldexp(mantissa, -9), np.ldexp(8 + mantissa, exponent - 10))
-    values[0x7F] = 0
-    return (values / 2).astype(np.float32)
-
-
-HALF_E4M3 = _half_of_e4m3()
+    return E2M1_VALUES[planes(b[:, 1:], 16, NIBBLES, 15)], bits.view(np.float32), None
 
 
 def nvfp4(b: U8) -> Split:
     """s 4 · qs 32. Groups of 16, each with 8 bytes of qs: lo elements 0..7, hi 8..15. scale HALF_E4M3[s]."""
-    return E2M1_VALUES[_planes(b[:, 4:], 8, NIBBLES, 15)], HALF_E4M3[b[:, :4]], None
+    return E2M1_VALUES[planes(b[:, 4:], 8, NIBBLES, 15)], HALF_E4M3[b[:, :4]], None
 
 
-# --- ternary -------------------------------------------------------------------------------------------------------------
+# --- ternary --------------------------------------------------------------------------------------------------------
 
 
 def tq1_0(b: U8) -> Split:
-    """qs 48 · qh 4 · d f16. A byte holds 5 base-3 digits (qh: 4), as a fraction of 256: digit k = (byte * 3^k mod 256) * 3 >> 8.
-
-    Runs of 32, 16 and 4 bytes; a run holds the first digit of each of its bytes, then the second, ... scale d, code digit - 1.
+    """qs 48 · qh 4 · d f16. scale d, code digit - 1. A byte holds 5 base-3 digits (qh: 4) as a fraction of 256:
+    digit k = (byte * 3^k mod 256) * 3 >> 8. Runs of 32, 16 and 4 bytes; a run holds the first digits of its bytes,
+    then the second ones, ...
     """
     digits = []
     for run, powers in ((b[:, :32], 5), (b[:, 32:48], 5), (b[:, 48:52], 4)):
         shifted = run[:, None, :] * np.array([1, 3, 9, 27, 81][:powers], np.uint8)[:, None]
         digits.append((shifted.astype(np.uint16) * np.uint16(3) >> np.uint16(8)).astype(np.uint8).reshape(len(b), -1))
-    return _signed(np.concatenate(digits, axis=1), 1), _half(b, 52), None
+    return signed(np.concatenate(digits, axis=1), 1), half(b, 52), None
 
 
 def tq2_0(b: U8) -> Split:
     """qs 64 as Q2_K · d f16. scale d, code q - 1."""
-    return _signed(_planes(b[:, :64], 32, PAIRS, 3), 1), _half(b, 64), None
+    return signed(planes(b[:, :64], 32, PAIRS, 3), 1), half(b, 64), None
 
 
-# --- points of a grid, with signs ----------------------------------------------------------------------------------------
+# --- points of a grid, with signs -----------------------------------------------------------------------------------
 
 
 def _packed_signs(words: U32) -> U8:
     """Four 7-bit sign indexes of each u32, lowest first: sign bytes [blocks, 4 * words]."""
     indexes = words[..., None] >> np.arange(0, 28, 7, dtype=np.uint32) & np.uint32(127)
-    return SIGN_BYTES[indexes].reshape(len(words), -1)
+    signs: U8 = SIGN_BYTES[indexes]
+    return signs.reshape(len(words), -1)
 
 
 def iq2_xxs(b: U8) -> Split:
-    """d f16 · 8 x (indexes 4 · u32). Groups of 32, scale d * (0.5 + (u >> 28)) * 0.25; signs: bits 0-27 of u, 7 a point."""
-    words = _u32(b[:, 2:]).reshape(len(b), 8, 2)
+    """d f16 · 8 x (indexes 4 · u32). Groups of 32, scale d * (0.5 + (u >> 28)) * 0.25; 7 sign bits of u a point."""
+    words = u32(b[:, 2:]).reshape(len(b), 8, 2)
     indexes = b[:, 2:].reshape(len(b), 8, 8)[:, :, :4].reshape(len(b), 32)
     u = words[:, :, 1]
-    scale = _half(b, 0) * (np.float32(0.5) + (u >> np.uint32(28)).astype(np.float32)) * np.float32(0.25)
+    scale = half(b, 0) * (np.float32(0.5) + (u >> np.uint32(28)).astype(np.float32)) * np.float32(0.25)
     return _negative(_points("IQ2_XXS", indexes), _packed_signs(u)), scale, None
 
 
 def iq2_xs(b: U8) -> Split:
     """d f16 · qs 32 x u16 (index 9 bits, sign index 7) · sc 8. Groups of 16, scale d * (0.5 + nibble) * 0.25."""
-    qs = _u16(b[:, 2:66])
-    scale = _half(b, 0) * (np.float32(0.5) + _nibbles(b[:, 66:])) * np.float32(0.25)
+    qs = u16(b[:, 2:66])
+    scale = half(b, 0) * (np.float32(0.5) + nibbles(b[:, 66:])) * np.float32(0.25)
     return _negative(_points("IQ2_XS", qs & np.uint16(511)), SIGN_BYTES[qs >> np.uint16(9)]), scale, None
 
 
 def iq2_s(b: U8) -> Split:
     """d f16 · qs 32 · signs 32 · qh 8 (2 bits a point) · sc 8. As IQ2_XS, index = qs | pair << 8."""
-    high = _planes(b[:, 66:74], 1, PAIRS, 3).astype(np.uint16)
+    high = planes(b[:, 66:74], 1, PAIRS, 3).astype(np.uint16)
     indexes = b[:, 2:34] | high << np.uint16(8)
-    scale = _half(b, 0) * (np.float32(0.5) + _nibbles(b[:, 74:])) * np.float32(0.25)
+    scale = half(b, 0) * (np.float32(0.5) + nibbles(b[:, 74:])) * np.float32(0.25)
     return _negative(_points("IQ2_S", indexes), b[:, 34:66]), scale, None
 
 
 def iq3_xxs(b: U8) -> Split:
     """d f16 · qs 64 · 8 x u32. Groups of 32, scale d * (0.5 + (u >> 28)) * 0.5; signs as IQ2_XXS; points of 4."""
-    u = _u32(b[:, 66:])
-    scale = _half(b, 0) * (np.float32(0.5) + (u >> np.uint32(28)).astype(np.float32)) * np.float32(0.5)
+    u = u32(b[:, 66:])
+    scale = half(b, 0) * (np.float32(0.5) + (u >> np.uint32(28)).astype(np.float32)) * np.float32(0.5)
     return _negative(_points("IQ3_XXS", b[:, 2:66]), _packed_signs(u)), scale, None
 
 
 def iq3_s(b: U8) -> Split:
     """d f16 · qs 64 · qh 8 (1 bit a point) · signs 32 · sc 4. Groups of 32, scale d * (1 + 2 * nibble); points of 4."""
-    high = _planes(b[:, 66:74], 1, BITS, 1).astype(np.uint16)
+    high = planes(b[:, 66:74], 1, BITS, 1).astype(np.uint16)
     indexes = b[:, 2:66] | high << np.uint16(8)
-    scale = _half(b, 0) * (np.uint8(1) + np.uint8(2) * _nibbles(b[:, 106:]))
+    scale = half(b, 0) * (np.uint8(1) + np.uint8(2) * nibbles(b[:, 106:]))
     return _negative(_points("IQ3_S", indexes), b[:, 74:106]), scale, None
 
 
@@ -313,23 +269,23 @@ def iq1_s(b: U8) -> Split:
 
     index = qs | 3 bits of qh << 8 (lowest first).
     """
-    qh = _u16(b[:, 34:])
+    qh = u16(b[:, 34:])
     high = (qh[..., None] >> np.arange(0, 12, 3, dtype=np.uint16) & np.uint16(7)).reshape(len(b), 32)
-    scale = _half(b, 0) * (np.uint16(2) * (qh >> np.uint16(12) & np.uint16(7)) + np.uint16(1)) * np.float32(0.125)
+    scale = half(b, 0) * (np.uint16(2) * (qh >> np.uint16(12) & np.uint16(7)) + np.uint16(1)) * np.float32(0.125)
     return _eighths(b[:, 2:34] | high << np.uint16(8), np.repeat(qh >> np.uint16(15) == 1, 4, axis=1)), scale, None
 
 
 def iq1_m(b: U8) -> Split:
     """qs 32 · qh 16 (a nibble a point) · sc 4 x u16. Groups of 16: scale d * (2 * s + 1) / 8.
 
-    s: four times 3 bits of each sc, lowest first; d: an f16 whose nibbles are the top nibbles of the four sc, lowest first.
+    s: four times 3 bits of each sc, lowest first. d: an f16 made of the top nibbles of the four sc, lowest first.
     index = qs | (nibble & 7) << 8; bit 3 of the nibble: move down.
     """
-    sc, nibbles = _u16(b[:, 48:]), _nibbles(b[:, 32:48])
+    sc, high = u16(b[:, 48:]), nibbles(b[:, 32:48])
     d = np.bitwise_or.reduce(sc >> np.uint16(12) << np.array([0, 4, 8, 12], np.uint16), axis=1, keepdims=True)
     s = (sc[..., None] >> np.arange(0, 12, 3, dtype=np.uint16) & np.uint16(7)).reshape(len(b), 16)
     scale = d.view("<f2").astype(np.float32) * (np.uint16(2) * s + np.uint16(1)) * np.float32(0.125)
-    return _eighths(b[:, :32] | (nibbles & np.uint8(7)).astype(np.uint16) << np.uint16(8), nibbles > 7), scale, None
+    return _eighths(b[:, :32] | (high & np.uint8(7)).astype(np.uint16) << np.uint16(8), high > 7), scale, None
 
 
 SPLITS: dict[str, Callable[[U8], Split]] = {

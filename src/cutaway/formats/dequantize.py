@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
-import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from cutaway.errors import FormatError, UnsupportedError
-from cutaway.formats.block_codes import F32, I8, SPLITS, U8
+from cutaway.formats.bits import F32, I8, U8
+from cutaway.formats.block_codes import SPLITS
 from cutaway.formats.blocks import BLOCKS, tensor_bytes
 
 # Elements unpacked at a time: temporaries stay in the cache and small.
 _CHUNK = 1 << 17
 
-_PLAIN: dict[str, np.dtype] = {
-    "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "F64": np.dtype("<f8"), "BF16": np.dtype(ml_dtypes.bfloat16),
+# Types that NumPy reads as they are.
+_PLAIN: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "F64": np.dtype("<f8"),
     "I8": np.dtype("i1"), "I16": np.dtype("<i2"), "I32": np.dtype("<i4"), "I64": np.dtype("<i8"),
     "U8": np.dtype("u1"), "U16": np.dtype("<u2"), "U32": np.dtype("<u4"), "U64": np.dtype("<u8"), "BOOL": np.dtype("?"),
-    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn), "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
 }  # fmt: skip
+# Types that ml_dtypes adds.
+_SMALL = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ def decompose(type: str, raw: U8, shape: tuple[int, ...]) -> Codes:
         raise UnsupportedError(f"tensor type {type} has no codes")
     _check_size(type, raw, shape)
     elements, size = BLOCKS[type]
-    codes, scale, minimum = SPLITS[type](np.ascontiguousarray(raw).reshape(-1, size))
+    with np.errstate(all="ignore"):
+        codes, scale, minimum = SPLITS[type](np.ascontiguousarray(raw).reshape(-1, size))
     rows = prod(shape[:-1])
     return Codes(
         codes=codes.reshape(rows, shape[-1]),
@@ -68,9 +71,18 @@ def dequantize(type: str, raw: U8, shape: tuple[int, ...]) -> F32:
     """
     _check_size(type, raw, shape)
     with np.errstate(all="ignore"):  # damaged scales may be infinite or NaN; whoever uses the values looks at them
-        if type in _PLAIN:
-            return raw.view(_PLAIN[type]).astype(np.float32).reshape(shape)
+        if type not in SPLITS:
+            return raw.view(_dtype(type)).astype(np.float32).reshape(shape)
         return _values(type, np.ascontiguousarray(raw)).reshape(shape)
+
+
+def _dtype(type: str) -> np.dtype[Any]:
+    if type in _PLAIN:
+        return _PLAIN[type]
+    import ml_dtypes  # here, because most files are quantized and a start should not wait for it
+
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _SMALL[type]))
+    return dtype
 
 
 def _values(type: str, raw: U8) -> F32:
@@ -88,7 +100,7 @@ def _values(type: str, raw: U8) -> F32:
     return values
 
 
-def _check_size(type: str, raw: NDArray[np.uint8], shape: tuple[int, ...]) -> None:
+def _check_size(type: str, raw: U8, shape: tuple[int, ...]) -> None:
     needed = tensor_bytes(type, shape)
     if raw.ndim != 1 or raw.size != needed:
         raise FormatError(f"{type} of shape {shape} needs {needed} bytes, there are {raw.size}")

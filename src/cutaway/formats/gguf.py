@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,9 @@ VERSIONS = (2, 3)
 MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 20
 MAX_NAME = (1 << 16) - 1
-MAX_STRINGS = 1 << 24
+MAX_STRINGS = 1 << 22
+MAX_STRING_BYTES = 1 << 26
+MAX_ARRAY_BYTES = 1 << 28
 MAX_NESTED = 1 << 16
 MAX_DEPTH = 4
 MAX_DIMENSIONS = 4
@@ -37,11 +40,11 @@ DEFAULT_ALIGNMENT = 32
 
 _UINT32, _BOOL, _STRING, _ARRAY = 4, 7, 8, 9
 _SCALARS: dict[int, np.dtype[Any]] = {
-    0: np.dtype("u1"), 1: np.dtype("i1"), 2: np.dtype("<u2"), 3: np.dtype("<i2"), 4: np.dtype("<u4"), 5: np.dtype("<i4"),
-    6: np.dtype("<f4"), 7: np.dtype("?"), 10: np.dtype("<u8"), 11: np.dtype("<i8"), 12: np.dtype("<f8"),
+    0: np.dtype("u1"), 1: np.dtype("i1"), 2: np.dtype("<u2"), 3: np.dtype("<i2"), 4: np.dtype("<u4"),
+    5: np.dtype("<i4"), 6: np.dtype("<f4"), 7: np.dtype("?"), 10: np.dtype("<u8"), 11: np.dtype("<i8"),
+    12: np.dtype("<f8"),
 }  # fmt: skip
-_STRUCTS = {number: struct.Struct("<" + dtype.char) for number, dtype in _SCALARS.items() if number not in (10, 11)}
-_STRUCTS |= {10: struct.Struct("<Q"), 11: struct.Struct("<q"), 4: struct.Struct("<I"), 5: struct.Struct("<i")}
+_STRUCTS = {kind: struct.Struct("<" + code) for kind, code in zip(_SCALARS, "BbHhIif?Qqd", strict=True)}
 
 
 class Metadata(Mapping[str, Any]):
@@ -96,6 +99,7 @@ class _Cursor:
         self.size = len(file.data)
         self.at = 0
         self.nested = 0
+        self.strings = 0
 
     def fail(self, field: str, reason: str, at: int | None = None) -> FormatError:
         return FormatError(f"{self.file.path.name}: {field} at byte {self.at if at is None else at}: {reason}")
@@ -121,11 +125,11 @@ class _Cursor:
     def u64(self, field: str) -> int:
         return int(self.scalar(10, field))
 
-    def string(self, field: str, limit: int | None = None) -> str:
+    def string(self, field: str, limit: int = MAX_STRING_BYTES) -> str:
         at = self.at
         length = self.u64(f"{field} (length)")
-        if limit is not None and length > limit:
-            raise self.fail(f"{field} (length)", f"{length} bytes, the format allows {limit}", at)
+        if length > limit:
+            raise self.fail(f"{field} (length)", f"{length} bytes, limit {limit}", at)
         start = self.skip(length, field)
         try:
             return self.map[start : start + length].decode()
@@ -197,12 +201,7 @@ def _read_array(cursor: _Cursor, field: str, depth: int) -> Callable[[], Any]:
     if kind in _SCALARS:
         return _read_numbers(cursor, field, kind, count)
     if kind == _STRING:
-        if count > MAX_STRINGS or count * 8 > cursor.size - cursor.at:
-            raise cursor.fail(f"{field} (length)", f"{count} strings cannot follow in this file", count_at)
-        name = f"{cursor.file.path.name}: {field}"
-        offsets = locate_strings(cursor.data, cursor.at, count, name)
-        cursor.at = int(offsets[-1])
-        return lambda: decode_strings(cursor.data, offsets, name)
+        return _read_strings(cursor, field, count, count_at)
     if kind != _ARRAY:
         raise cursor.fail(f"{field} (element type)", f"{kind} is not a GGUF value type", at)
     cursor.nested += count
@@ -214,8 +213,23 @@ def _read_array(cursor: _Cursor, field: str, depth: int) -> Callable[[], Any]:
     return lambda: [decode() for decode in inner]
 
 
+def _read_strings(cursor: _Cursor, field: str, count: int, count_at: int) -> Callable[[], Any]:
+    cursor.strings += count
+    if cursor.strings > MAX_STRINGS or count * 8 > cursor.size - cursor.at:
+        reason = f"{count} strings, limit {MAX_STRINGS} in all, {cursor.size - cursor.at} bytes are left in the file"
+        raise cursor.fail(f"{field} (length)", reason, count_at)
+    name, data = f"{cursor.file.path.name}: {field}", cursor.data
+    offsets = locate_strings(data, cursor.at, count, name)
+    if int(offsets[-1]) - cursor.at > MAX_ARRAY_BYTES:
+        raise cursor.fail(field, f"{int(offsets[-1]) - cursor.at} bytes of strings, limit {MAX_ARRAY_BYTES}")
+    cursor.at = int(offsets[-1])
+    return lambda: decode_strings(data, offsets, name)
+
+
 def _read_numbers(cursor: _Cursor, field: str, kind: int, count: int) -> Callable[[], Any]:
     dtype, data = _SCALARS[kind], cursor.data
+    if count * dtype.itemsize > MAX_ARRAY_BYTES:
+        raise cursor.fail(f"{field} (length)", f"{count} numbers, limit {MAX_ARRAY_BYTES} bytes", cursor.at - 8)
     start = cursor.skip(count * dtype.itemsize, field)
     end = cursor.at
     if kind == _BOOL and count and int(data[start:end].max()) > 1:
@@ -276,7 +290,7 @@ def _place_tensors(cursor: _Cursor, records: list[_Record], alignment: int, inde
         raw = cursor.data[start:end]
         tensors[record.name] = Tensor(record.name, record.type, record.shape, raw, index, start)
     ordered = sorted(records, key=lambda record: record.offset)
-    for before, after in zip(ordered, ordered[1:], strict=False):
+    for before, after in pairwise(ordered):
         if before.offset + before.size > after.offset:
             reason = f"its data at {after.offset} overlaps tensor {before.name!r}"
             raise cursor.fail(f"tensor {after.name!r} (offset)", reason, after.at)

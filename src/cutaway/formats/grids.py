@@ -1,4 +1,4 @@
-"""The code points of the IQ types, facts of the file format. Written by tests/formats/make_grids.py; do not edit.
+"""The code points of the IQ types, facts of the file format. Written by tests/formats/make_grids.py.
 
 A grid is int8 [points, coordinates]. A coordinate is stored as its index into the values, 2 bits (4 when there are 8
 values), the first in the low bits, the bytes as base 85.
@@ -156,4 +156,5 @@ def grid(type: str) -> NDArray[np.int8]:
     bits = 2 if len(values) <= 4 else 4
     packed = np.frombuffer(base64.b85decode(text), np.uint8)
     indexes = (packed[:, None] >> np.arange(0, 8, bits, dtype=np.uint8)) & np.uint8((1 << bits) - 1)
-    return np.array(values, np.int8)[indexes.reshape(-1, coordinates)]
+    points: NDArray[np.int8] = np.array(values, np.int8)[indexes.reshape(-1, coordinates)]
+    return points

@@ -66,8 +66,10 @@ class ModelFile:
     """A model on disk, GGUF or safetensors: one file or several parts.
 
     path: what was opened (the first part, or the index). files: all files that hold tensors.
-    format: "gguf" or "safetensors". metadata: GGUF key-values (numeric arrays are NumPy arrays, string arrays list[str],
-    both decoded when first asked for), {} for safetensors. config: config.json beside safetensors, else None.
+    format: "gguf" or "safetensors".
+    metadata: GGUF key-values; arrays of numbers are NumPy arrays, of strings list[str], both decoded when first asked
+    for, which can raise FormatError; {} for safetensors.
+    config: config.json beside safetensors, else None.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class ModelFile:
         format: str,
         parts: Sequence[MappedFile],
         tensors: Mapping[str, Tensor],
+        *,
         metadata: Mapping[str, Any],
         config: Mapping[str, Any] | None = None,
     ) -> None:

@@ -8,6 +8,7 @@ Offsets count from the end of the header; together they cover the data without g
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +20,10 @@ from cutaway.formats.model_file import MappedFile, ModelFile, Tensor
 INDEX_SUFFIX = ".safetensors.index.json"
 MAX_HEADER = 100_000_000
 MAX_DIMENSIONS = 64
-_MAX_JSON = 1 << 27
+_SHARD_NAME = re.compile(r"[^/\\\0]+\.safetensors")
+_MAX_JSON = 1 << 26
+# Lists and objects in a JSON text: an empty one costs three bytes there and seventy here.
+_MAX_NESTS = 1 << 22
 
 # dtype of the header -> our type name.
 DTYPES = {
@@ -30,7 +34,9 @@ DTYPES = {
 
 def open_safetensors(file: MappedFile) -> ModelFile:
     """A model in one file. Raises FormatError, UnsupportedError."""
-    return ModelFile(file.path, "safetensors", [file], read_safetensors(file), {}, _read_config(file.path.parent))
+    return ModelFile(
+        file.path, "safetensors", [file], read_safetensors(file), metadata={}, config=_read_config(file.path.parent)
+    )
 
 
 def open_sharded(index: Path) -> ModelFile:
@@ -41,7 +47,7 @@ def open_sharded(index: Path) -> ModelFile:
     names = sorted(set(shards.values()))
     for name in names:
         if not (index.parent / name).exists():
-            raise ModelNotFoundError(f"shard {name} is missing; {index.name} names it", hint=f"expected in {index.parent}")
+            raise ModelNotFoundError(f"shard {name}, which {index.name} names, is missing from {index.parent}")
     files = [MappedFile.open(index.parent / name) for name in names]
     tensors: dict[str, Tensor] = {}
     for number, file in enumerate(files):
@@ -54,7 +60,7 @@ def open_sharded(index: Path) -> ModelFile:
     for name, shard in shards.items():
         if name not in tensors:
             raise FormatError(f"{index.name}: weight_map: tensor {name!r} is not in {shard}")
-    return ModelFile(index, "safetensors", files, tensors, {}, _read_config(index.parent))
+    return ModelFile(index, "safetensors", files, tensors, metadata={}, config=_read_config(index.parent))
 
 
 def read_safetensors(file: MappedFile, index: int = 0) -> dict[str, Tensor]:
@@ -126,17 +132,18 @@ def _read_weight_map(index: Path) -> dict[str, str]:
         raise FormatError(f"{index.name}: weight_map is missing or empty")
     for tensor, shard in shards.items():
         # A shard lies beside its index: a path out of the directory is somebody else's file.
-        if not isinstance(shard, str) or Path(shard).name != shard or "\0" in shard:
-            raise FormatError(f"{index.name}: weight_map: tensor {tensor!r}: {shard!r} is not a file name")
+        if not isinstance(shard, str) or not _SHARD_NAME.fullmatch(shard):
+            raise FormatError(f"{index.name}: weight_map: tensor {tensor!r}: {shard!r} is not the name of a shard")
     return shards
 
 
 def _read_config(folder: Path) -> Mapping[str, Any] | None:
     path = folder / "config.json"
-    return _read_object(path) if path.is_file() else None
+    # Configurations in the wild repeat names and say Infinity.
+    return _read_object(path, strict=False) if path.is_file() else None
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path, *, strict: bool = True) -> dict[str, Any]:
     try:
         size = path.stat().st_size
         if size > _MAX_JSON:
@@ -144,13 +151,16 @@ def _read_object(path: Path) -> dict[str, Any]:
         text = path.read_bytes()
     except OSError as error:
         raise ModelNotFoundError(f"cannot open {path}: {error}") from error
-    return _parse_json(text, f"{path.name} at byte 0")
+    return _parse_json(text, f"{path.name} at byte 0", strict=strict)
 
 
-def _parse_json(text: bytes, where: str) -> dict[str, Any]:
-    """A JSON object with unique names. Raises FormatError, also for nesting and numbers beyond reason."""
+def _parse_json(text: bytes, where: str, *, strict: bool = True) -> dict[str, Any]:
+    """A JSON object; strict: with unique names and no NaN. Raises FormatError, also for nesting beyond reason."""
+    if text.count(b"[") + text.count(b"{") > _MAX_NESTS:
+        raise FormatError(f"{where}: more than {_MAX_NESTS} lists and objects")
+    hooks: dict[str, Any] = {"object_pairs_hook": _unique, "parse_constant": _refuse_constant} if strict else {}
     try:
-        value = json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        value = json.loads(text.decode(), **hooks)
     except CutawayError as error:
         raise FormatError(f"{where}: {error.message}") from error
     except (ValueError, RecursionError) as error:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from cutaway.errors import FormatError, ModelNotFoundError
@@ -21,18 +20,18 @@ def open_gguf(file: MappedFile) -> ModelFile:
     """Read a GGUF file and, if it is a part, the other parts. Raises FormatError, UnsupportedError,
     ModelNotFoundError (naming the missing part)."""
     part = read_gguf(file)
-    count = _split_number(part, "split.count", 1)
-    if count <= 1:
-        return ModelFile(file.path, "gguf", [file], part.tensors, part.metadata)
-    parts = _read_parts(part, count)
+    count = _split_number(part, "split.count", 0)
+    if count < 0:
+        raise FormatError(f"{file.path.name}: split.count is {count}")
+    parts = [part] if count <= 1 else _read_parts(part, count)
     tensors = _join(parts)
     first = parts[0]
     total = _split_number(first, "split.tensors.count", len(tensors))
-    if total != len(tensors):
+    if count and total != len(tensors):
         raise FormatError(
-            f"{first.file.path.name}: split.tensors.count is {total}, the {count} parts hold {len(tensors)} tensors"
+            f"{first.file.path.name}: split.tensors.count is {total}, the parts found ({count}) hold {len(tensors)}"
         )
-    return ModelFile(first.file.path, "gguf", [part.file for part in parts], tensors, first.metadata)
+    return ModelFile(first.file.path, "gguf", [part.file for part in parts], tensors, metadata=first.metadata)
 
 
 def _read_parts(opened: GgufPart, count: int) -> list[GgufPart]:
@@ -50,16 +49,18 @@ def _read_parts(opened: GgufPart, count: int) -> list[GgufPart]:
         raise ModelNotFoundError(
             f"part {missing[0]} of {count} is missing: {missing[1]}", hint="all parts must lie in one directory"
         )
-    return [_read_part(each, index, count) for index, each in enumerate(paths)]
+    parts = [opened if path == each and index == 0 else read_gguf(MappedFile.open(each), index)
+             for index, each in enumerate(paths)]  # fmt: skip
+    for index, part in enumerate(parts):
+        _check_place(part, index, count)
+    return parts
 
 
-def _read_part(path: Path, index: int, count: int) -> GgufPart:
-    part = read_gguf(MappedFile.open(path), index)
+def _check_place(part: GgufPart, index: int, count: int) -> None:
     for key, expected in (("split.no", index), ("split.count", count)):
         found = _split_number(part, key, -1)
         if found != expected:
-            raise FormatError(f"{path.name}: {key} is {found}, expected {expected}")
-    return part
+            raise FormatError(f"{part.file.path.name}: {key} is {found}, expected {expected}")
 
 
 def _split_number(part: GgufPart, key: str, default: int) -> int:

@@ -3,11 +3,13 @@
 A string is a little-endian uint64 length and that many bytes, so the place of each depends on the one before. Almost
 every string is 1 to 255 bytes without NULs; then its length is one byte followed by seven NULs, and every run of seven
 NULs is the inside of a length. Those runs are found with a few passes of NumPy, and the chain they form is checked
-against the lengths it claims, which makes it exactly the chain a loop would walk. Otherwise the loop walks.
+against the lengths it claims, which makes it exactly the chain a loop would walk. Where it breaks (a long string, an
+empty one, NULs inside) a loop walks on.
 """
 
 from __future__ import annotations
 
+import struct
 from itertools import pairwise
 
 import numpy as np
@@ -19,73 +21,74 @@ U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 
 _HEADER = 8
-_WINDOW = 1 << 22
+_LENGTH = struct.Struct("<Q")
+# Bytes looked at in one go: doubled while all is regular, so that an irregular string costs little.
+_FIRST_WINDOW, _LAST_WINDOW = 1 << 12, 1 << 20
+# Strings walked after an irregular one: doubled while nothing is regular.
+_FIRST_WALK, _LAST_WALK = 1 << 6, 1 << 16
 
 
 def locate_strings(data: U8, start: int, count: int, field: str) -> I64:
     """Where each string's length lies, and where the array ends: int64 [count + 1], offsets into `data`.
 
-    data: uint8, the whole file. start: offset of the first string. count: at most (len(data) - start) / 8, checked by
-    the caller. Raises FormatError for a string that does not end within the file.
+    data: uint8, the whole file. start: offset of the first string. count: strings in the array.
+    Raises FormatError for a string that does not end within the file. Time is linear in the bytes, whatever they are.
     """
-    found = _locate_by_zero_runs(data, start, count)
-    return _locate_by_loop(data, start, count, field) if found is None else found
+    pieces: list[I64] = []
+    at, found, window, steps, regular = start, 0, _FIRST_WINDOW, _FIRST_WALK, True
+    while found < count:
+        if regular:
+            heads, regular = _chain(data, at, window)
+            window, steps = (min(2 * window, _LAST_WINDOW), _FIRST_WALK) if regular else (_FIRST_WINDOW, steps)
+        else:
+            heads, regular = _walk(data, at, min(count - found, steps), field, found), True
+            steps = min(2 * steps, _LAST_WALK)
+        heads = heads[: count - found]
+        if len(heads) == 0:
+            continue
+        pieces.append(heads)
+        found += len(heads)
+        at = int(heads[-1])
+        length = _LENGTH.unpack_from(data.data, at)[0]
+        if length > len(data) - at - _HEADER:
+            raise _too_long(field, found - 1, at, length)
+        at += _HEADER + length
+    return np.concatenate([*pieces, np.array([at], np.int64)])
 
 
-def _locate_by_zero_runs(data: U8, start: int, count: int) -> I64 | None:
-    """The chain of lengths if all are 1 to 255 and no string holds a run of NULs; None otherwise."""
-    parts: list[I64] = []
-    missing, begin = count, start
-    while missing > 0:
-        end = min(begin + _WINDOW, len(data))
-        runs = _zero_runs(data[begin:end])[:missing]
-        if len(runs) == 0:
-            return None
-        heads = runs + (begin - 1)
-        if parts and len(parts[-1]) and not _chained(data, np.concatenate([parts[-1][-1:], heads[:1]])):
-            return None
-        if (not parts and heads[0] != start) or not _chained(data, heads):
-            return None
-        parts.append(heads)
-        missing -= len(heads)
-        begin = int(heads[-1]) + _HEADER
-    if not parts:
-        return np.array([start], np.int64)
-    last = int(parts[-1][-1])
-    stop = last + _HEADER + int(data[last])
-    return np.concatenate([*parts, [stop]]) if stop <= len(data) else None
-
-
-def _zero_runs(window: U8) -> I64:
-    """Offsets at which seven NULs follow one another."""
-    if len(window) < 7:
-        return np.empty(0, np.int64)
-    zero = window == 0
+def _chain(data: U8, at: int, window: int) -> tuple[I64, bool]:
+    """The strings from `at` on whose lengths are found among the runs of NULs, and whether those were all runs."""
+    part = data[at : at + window]
+    if len(part) < _HEADER:
+        return np.empty(0, np.int64), False
+    zero = part == 0
     two = zero[:-1] & zero[1:]
     four = two[:-2] & two[2:]
-    return np.flatnonzero(four[:-3] & four[3:])
+    heads = np.flatnonzero(four[:-3] & four[3:]) - 1
+    if len(heads) == 0 or heads[0] != 0:
+        return np.empty(0, np.int64), False
+    broken = np.flatnonzero(heads[1:] != heads[:-1] + _HEADER + part[heads[:-1]])
+    good = int(broken[0]) + 1 if len(broken) else len(heads)
+    return heads[:good] + at, good == len(heads)
 
 
-def _chained(data: U8, heads: I64) -> bool:
-    """Whether each length leads exactly to the next one."""
-    return bool(np.array_equal(heads[1:], heads[:-1] + _HEADER + data[heads[:-1]]))
-
-
-def _locate_by_loop(data: U8, start: int, count: int, field: str) -> I64:
-    offsets = np.empty(count + 1, np.int64)
-    view, size, at = memoryview(data), len(data), start
+def _walk(data: U8, at: int, count: int, field: str, first: int) -> I64:
+    """The next strings, one by one."""
+    heads = []
+    view, size = data.data, len(data)
     for index in range(count):
-        offsets[index] = at
         if at + _HEADER > size:
-            raise FormatError(f"{field}[{index}] at byte {at}: the file ends inside a string length")
-        length = int.from_bytes(view[at : at + _HEADER], "little")
+            raise FormatError(f"{field}[{first + index}] at byte {at}: the file ends inside a string length")
+        heads.append(at)
+        length = _LENGTH.unpack_from(view, at)[0]
+        if length > size - at - _HEADER:
+            raise _too_long(field, first + index, at, length)
         at += _HEADER + length
-        if at > size:
-            raise FormatError(
-                f"{field}[{index}] at byte {int(offsets[index])}: a string of {length} bytes runs past the end of the file"
-            )
-    offsets[count] = at
-    return offsets
+    return np.array(heads, np.int64)
+
+
+def _too_long(field: str, index: int, at: int, length: int) -> FormatError:
+    return FormatError(f"{field}[{index}] at byte {at}: a string of {length} bytes runs past the end of the file")
 
 
 def decode_strings(data: U8, offsets: I64, field: str) -> list[str]:

@@ -1,0 +1,69 @@
+"""Locating and decoding strings must equal the plain loop, whatever the strings are."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cutaway.errors import FormatError
+from cutaway.formats import string_array
+from cutaway.formats.string_array import decode_strings, locate_strings
+
+REGULAR = st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), min_size=1, max_size=20)
+ODD = st.one_of(st.just(""), st.text(st.sampled_from("\0a"), max_size=30), st.integers(250, 520).map(lambda n: "z" * n))
+
+
+def packed(strings: list[str]) -> bytes:
+    return b"".join(struct.pack("<Q", len(text.encode())) + text.encode() for text in strings)
+
+
+def as_array(content: bytes) -> np.ndarray:
+    return np.frombuffer(content, np.uint8)
+
+
+@given(
+    strings=st.lists(st.one_of(REGULAR, REGULAR, REGULAR, ODD), max_size=300),
+    before=st.integers(0, 9),
+    after=st.one_of(st.binary(max_size=40), st.just(bytes(64))),
+)
+@settings(deadline=None)
+def test_equals_the_loop(strings: list[str], before: int, after: bytes) -> None:
+    data = as_array(bytes(before) + packed(strings) + after)
+    expected = np.cumsum([before, *(8 + len(text.encode()) for text in strings)])
+    offsets = locate_strings(data, before, len(strings), "field")
+    assert offsets.tolist() == expected.tolist()
+    assert decode_strings(data, offsets, "field") == strings
+
+
+@pytest.mark.parametrize("window", [8, 9, 15, 16, 64])
+def test_windows_meet_without_a_seam(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(string_array, "_FIRST_WINDOW", window)
+    monkeypatch.setattr(string_array, "_LAST_WINDOW", 2 * window)
+    strings = ["x" * (1 + i % 23) for i in range(500)]
+    data = as_array(packed(strings))
+    assert decode_strings(data, locate_strings(data, 0, 500, "field"), "field") == strings
+
+
+@pytest.mark.parametrize("strings", [["ab"] * 3000, ["ab"] * 100 + [""] + ["ab"] * 100, ["\0" * 8] * 100])
+def test_every_truncation_names_the_string(strings: list[str]) -> None:
+    content = packed(strings)
+    for length in [*range(300), *range(len(content) - 30, len(content))]:
+        with pytest.raises(FormatError, match=r"field\[\d+\] at byte \d+: "):
+            locate_strings(as_array(content[:length]), 0, len(strings), "field")
+
+
+def test_the_string_that_runs_past_the_end_is_named() -> None:
+    content = packed(["ab"] * 50) + struct.pack("<Q", 200) + b"c" * 9
+    with pytest.raises(FormatError, match=r"field\[50\] at byte 500: a string of 200 bytes"):
+        locate_strings(as_array(content), 0, 51, "field")
+
+
+def test_the_string_that_is_not_utf8_is_named() -> None:
+    content = packed(["ab", "cd"]) + struct.pack("<Q", 3) + b"e\xffg"
+    data = as_array(content)
+    with pytest.raises(FormatError, match=r"field\[2\] at byte 29: not UTF-8"):
+        decode_strings(data, locate_strings(data, 0, 3, "field"), "field")
