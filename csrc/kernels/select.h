@@ -1,18 +1,15 @@
 // Candidate selection over a row of logits: what the sampler needs of 152,000 numbers without sorting them.
 //
-// Order: logit descending, then id ascending (-0 equals +0). Weights: exp((logit - max) * inverse temperature), as
-// integers in units of 2^-44, so that every sum of them is exact and none depends on the order in which it was taken:
-// not on SIMD width, threads, or how far a row was sorted. No libm; nothing here may be contracted (-ffp-contract=off).
-// A token less than 2^-45 times as likely as the best one weighs nothing. Rows are shorter than 2^19, so that sums fit.
-//
-// No Python in here. Not for concurrent use of one Scratch.
+// Order: logit descending, then id ascending (-0 equals +0). Odds and their sums: see odds.h.
+// No Python in here. One Scratch serves one thread.
 #pragma once
 
 #include <algorithm>
-#include <bit>
-#include <cstdint>
 #include <cstring>
+#include <functional>
 #include <vector>
+
+#include "odds.h"
 
 #if defined(CUTAWAY_PLAIN)
 #define CUTAWAY_CLONES
@@ -31,79 +28,8 @@
 
 namespace cutaway::select {
 
-constexpr double UNIT = 17592186044416.0;  // 2^44
-constexpr int64_t LONGEST_ROW = (int64_t{1} << 19) - 1;
-constexpr int64_t BLOCK = 64;
-constexpr int32_t KEY_INFINITY = 0x7f800000;
-constexpr int32_t KEY_MINUS_INFINITY = KEY_INFINITY ^ -1;  // 0xff800000 ordered: ~0x7f800000
-
 // What is wrong with a row, as returned in place of a token.
 enum Fault : int64_t { HOLDS_NAN = -1, HOLDS_INFINITY = -2, ALL_BANNED = -3 };
-
-// ---------------------------------------------------------------- elementary functions, float64
-
-// exp(y) for y <= 0; at or below -40 the value of exp(-40). Cody-Waite reduction, Taylor to r^13: within 1 ulp.
-inline double exp_nonpositive(double y) {
-    constexpr double SHIFT = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer
-    y = y < -40.0 ? -40.0 : y;
-    double shifted = y * 1.4426950408889634 + SHIFT;
-    double n = shifted - SHIFT;
-    double r = (y - n * 0x1.62e42fee00000p-1) - n * 0x1.a39ef35793c76p-33;
-    double p = 1.0 / 6227020800.0;
-    p = p * r + 1.0 / 479001600.0;
-    p = p * r + 1.0 / 39916800.0;
-    p = p * r + 1.0 / 3628800.0;
-    p = p * r + 1.0 / 362880.0;
-    p = p * r + 1.0 / 40320.0;
-    p = p * r + 1.0 / 5040.0;
-    p = p * r + 1.0 / 720.0;
-    p = p * r + 1.0 / 120.0;
-    p = p * r + 1.0 / 24.0;
-    p = p * r + 1.0 / 6.0;
-    p = p * r + 0.5;
-    p = p * r + 1.0;
-    p = p * r + 1.0;
-    return std::bit_cast<double>(std::bit_cast<uint64_t>(p) + (std::bit_cast<uint64_t>(shifted) << 52));
-}
-
-// ln(x) for normal x > 0: x = 2^e f, f in [sqrt(1/2), sqrt 2); 2 atanh((f - 1) / (f + 1)) as a series.
-inline double log_positive(double x) {
-    uint64_t bits = std::bit_cast<uint64_t>(x);
-    int64_t e = static_cast<int64_t>(bits >> 52) - 1023;
-    double f = std::bit_cast<double>((bits & 0xfffffffffffffULL) | 0x3ff0000000000000ULL);
-    if (f > 1.4142135623730951) {
-        f = f * 0.5;
-        e = e + 1;
-    }
-    double s = (f - 1.0) / (f + 1.0), z = s * s, p = 0.0;
-    for (int k = 12; k >= 1; --k) p = (p + 1.0 / (2 * k + 1)) * z;
-    double ed = static_cast<double>(e);
-    return ed * 0x1.62e42fee00000p-1 + (ed * 0x1.a39ef35793c76p-33 + (2.0 * s + 2.0 * s * p));
-}
-
-// v in units of 2^-44, to nearest even; 0 <= v < 256.
-inline int64_t to_units(double v) {
-    constexpr double SHIFT = 4503599627370496.0;  // 2^52: the integer stands in the low bits of the sum
-    return static_cast<int64_t>(std::bit_cast<uint64_t>(v * UNIT + SHIFT) - std::bit_cast<uint64_t>(SHIFT));
-}
-
-// ---------------------------------------------------------------- keys
-
-// Integers that order as the floats do; -0 becomes +0 first. A NaN lies outside [-infinity, +infinity].
-inline int32_t key_of(float x) {
-    int32_t b = std::bit_cast<int32_t>(x + 0.0f);
-    return b ^ ((b >> 31) & 0x7fffffff);
-}
-inline float value_of(int32_t key) { return std::bit_cast<float>(key ^ ((key >> 31) & 0x7fffffff)); }
-
-// One number per token whose ascending order is (logit descending, id ascending).
-inline uint64_t entry_of(int32_t key, uint32_t id) {
-    return (static_cast<uint64_t>(static_cast<uint32_t>(~key) ^ 0x80000000u) << 32) | id;
-}
-inline uint32_t id_of(uint64_t entry) { return static_cast<uint32_t>(entry); }
-inline float logit_of(uint64_t entry) {
-    return value_of(~static_cast<int32_t>(static_cast<uint32_t>(entry >> 32) ^ 0x80000000u));
-}
 
 // ---------------------------------------------------------------- passes over the row
 
@@ -134,12 +60,12 @@ CUTAWAY_CLONES static int32_t block_maxima(const float* row, int64_t n, int32_t*
 }
 
 struct Mass {
-    int64_t total = 0;     // sum of weights
-    int64_t spread = 0;    // sum of weight * -y, y = (logit - max) * inverse: entropy = ln(total) + spread / total
+    int64_t total = 0;     // sum of odds
+    int64_t spread = 0;    // sum of odds * -y, y = (logit - max) * inverse: entropy = ln(total) + spread / total
     int64_t finite = 0;    // tokens above -infinity
 };
 
-CUTAWAY_CLONES static int64_t sum_weights(const float* row, int64_t n, double top, double inverse) {
+CUTAWAY_CLONES static int64_t sum_odds(const float* row, int64_t n, double top, double inverse) {
     int64_t total = 0;
     for (int64_t i = 0; i < n; ++i) total += to_units(exp_nonpositive((static_cast<double>(row[i]) - top) * inverse));
     return total;
@@ -158,7 +84,7 @@ CUTAWAY_CLONES static Mass measure(const float* row, int64_t n, double top, doub
     return {total, spread, finite};
 }
 
-CUTAWAY_CLONES static void weights(const float* logits, int64_t n, double top, double inverse, int64_t* out) {
+CUTAWAY_CLONES static void odds(const float* logits, int64_t n, double top, double inverse, int64_t* out) {
     for (int64_t i = 0; i < n; ++i) out[i] = to_units(exp_nonpositive((static_cast<double>(logits[i]) - top) * inverse));
 }
 
@@ -241,6 +167,15 @@ inline void select_top(const float* row, int64_t n, int64_t k, Scratch& s) {
     if (static_cast<int64_t>(s.entries.size()) > k) s.entries.resize(k);
 }
 
+// The k best in order, as ids: how many there were, or a Fault.
+inline int64_t order(const float* row, int64_t n, int64_t k, int32_t* out, Scratch& s) {
+    if (int64_t best = best_token(row, n, s); best < 0) return best;
+    if (k < 1) return 0;
+    select_top(row, n, k, s);
+    for (uint64_t entry : s.entries) *out++ = static_cast<int32_t>(id_of(entry));
+    return static_cast<int64_t>(s.entries.size());
+}
+
 // ---------------------------------------------------------------- the fused draw
 
 struct Truncation {
@@ -251,7 +186,7 @@ struct Truncation {
 };
 
 // The stages temperature, top_k, top_p, min_p and the draw, in that order, over as few of the best as settle it.
-// `total`: the weight of everything before top_p (all tokens, or those of top_k). Returns the place in `entries`, or -1
+// `total`: the odds of everything before top_p (all tokens, or those of top_k). Returns the place in `entries`, or -1
 // where these entries do not settle it (more must be selected).
 inline int64_t draw_among(const std::vector<uint64_t>& entries, const std::vector<int64_t>& w, bool all, int64_t total,
                           const Truncation& t, uint64_t uniform53) {
@@ -291,9 +226,11 @@ inline int64_t draw(const float* row, int64_t n, const Truncation& t, uint64_t u
     if (best < 0) return best;
     double top = static_cast<double>(row[best]);
     bool limited = t.top_k > 0 && t.top_k < n;
-    int64_t total = limited ? 0 : sum_weights(row, n, top, t.inverse);
+    int64_t total = limited ? 0 : sum_odds(row, n, top, t.inverse);
     std::vector<int64_t> w;
-    for (int64_t k = limited ? t.top_k : std::min<int64_t>(n, 256);; k = std::min(n, k * 16)) {
+    const int64_t blocks = static_cast<int64_t>(s.blocks.size());
+    // where block maxima no longer narrow the search, everything is sorted once
+    for (int64_t k = limited ? t.top_k : std::min<int64_t>(n, 256);; k = k * 8 < blocks ? k * 8 : n) {
         select_top(row, n, k, s);
         w.resize(s.entries.size());
         for (size_t i = 0; i < w.size(); ++i)

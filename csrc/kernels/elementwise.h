@@ -1,0 +1,123 @@
+// What happens to one token's row: norms, quantization of activations, rope, activations, soft caps.
+#pragma once
+#include "functions.h"
+#include "layout.h"
+
+namespace cutaway::CUTAWAY_ISA {
+
+// RMS: x / sqrt(mean(x^2) + eps) * weight. Layer: (x - mean) / sqrt(var + eps) * weight + bias. Sums: lane i takes the
+// inputs i, i + 16, ... in order, then the fixed tree.
+static void normalize(const float* x, int width, bool layer, const float* weight, const float* bias, float eps, float* out) {
+    const float n = (float)width;
+    float mean = 0.0f;
+    if (layer) {
+        F s = zero();
+        for (int i = 0; i < width; i += 16) s = add(s, load_part(x + i, width - i));
+        mean = sum(s) / n;
+    }
+    F squares = zero();
+    for (int i = 0; i < width; i += 16) {
+        F v = load_part(x + i, width - i);
+        if (layer) {
+            v = sub(v, set(mean));
+            if (width - i < 16) {  // the padding is not part of the variance
+                float t[16];
+                store(t, v);
+                for (int j = width - i; j < 16; j++) t[j] = 0.0f;
+                v = load(t);
+            }
+        }
+        squares = fma(v, v, squares);
+    }
+    const F inverse = set(1.0f / std::sqrt(sum(squares) / n + eps));
+    for (int i = 0; i < width; i += 16) {
+        const int left = width - i;
+        F v = load_part(x + i, left);
+        if (layer) v = sub(v, set(mean));
+        v = mul(mul(v, inverse), load_part(weight + i, left));
+        if (bias) v = add(v, load_part(bias + i, left));
+        store_part(out + i, v, left);
+    }
+}
+
+// 32 floats to int8: scale = max|x| / 127, code = round-half-even(x * (127 / max|x|)). A NaN or an infinity makes the
+// scale NaN, so that it survives.
+template <int M> INLINE void quantize_group(const float* x, ActGroup<M>* out, int m) {
+    const F a = load(x), b = load(x + 16);
+    const F poison = fma(a, zero(), mul(b, zero()));
+    const float top = largest(max(abs(a), abs(b)));
+    const float inverse = top > 0.0f ? 127.0f / top : 0.0f;
+    const F magic = set(12582912.0f), low = set(-127.0f), high = set(127.0f);
+    int32_t total[2];
+    for (int h = 0; h < 2; h++) {
+        const F scaled = min(max(mul(h ? b : a, set(inverse)), low), high);
+        const F rounded = sub(add(scaled, magic), magic);
+        store_i8(out->codes[m] + 16 * h, to_int(rounded));
+        total[h] = (int32_t)sum(rounded);  // exact: |sum| <= 16 * 127
+        out->halves[m][h] = total[h];
+    }
+    out->scale[m] = top / 127.0f + sum(poison);
+    out->sum[m] = out->scale[m] * (float)(total[0] + total[1]);
+}
+
+// One token's row into place m of a tile of M tokens. inputs is padded with zeros to whole groups.
+template <int M> static void quantize_row(const float* x, int inputs, void* tile, int m) {
+    ActGroup<M>* out = (ActGroup<M>*)tile;
+    int i = 0;
+    for (; i + kGroup <= inputs; i += kGroup) quantize_group(x + i, out++, m);
+    if (i < inputs) {
+        float rest[kGroup] = {};
+        std::memcpy(rest, x + i, sizeof(float) * (size_t)(inputs - i));
+        quantize_group(rest, out, m);
+    }
+}
+
+// Turns one head in place. half: i with i + half; interleaved: 2i with 2i + 1. cos, sin: [half].
+static void rotate(float* x, const float* cosine, const float* sine, int half, bool interleaved) {
+    if (interleaved) {
+        for (int i = 0; i < half; i++) {
+            const float a = x[2 * i], b = x[2 * i + 1];
+            x[2 * i] = a * cosine[i] - b * sine[i];
+            x[2 * i + 1] = b * cosine[i] + a * sine[i];
+        }
+        return;
+    }
+    for (int i = 0; i < half; i += 16) {
+        const int left = half - i;
+        const F a = load_part(x + i, left), b = load_part(x + half + i, left);
+        const F c = load_part(cosine + i, left), s = load_part(sine + i, left);
+        store_part(x + i, sub(mul(a, c), mul(b, s)), left);
+        store_part(x + half + i, add(mul(b, c), mul(a, s)), left);
+    }
+}
+
+// out = activation(gate) * up, or activation(up) where gate is null.
+static void gate_up(int kind, const float* gate, const float* up, float* out, int n) {
+    for (int i = 0; i < n; i += 16) {
+        const int left = n - i;
+        const F u = load_part(up + i, left);
+        store_part(out + i, gate ? mul(activate(kind, load_part(gate + i, left)), u) : activate(kind, u), left);
+    }
+}
+
+static void soft_cap(float* x, int n, float cap) {
+    for (int i = 0; i < n; i += 16) {
+        const int left = n - i;
+        store_part(x + i, mul(set(cap), tanh(div(load_part(x + i, left), set(cap)))), left);
+    }
+}
+
+// Softmax over n values, in place; the sum runs in index order.
+static void softmax(float* x, int n) {
+    float top = x[0];
+    for (int i = 1; i < n; i++) top = x[i] > top ? x[i] : top;
+    float total = 0.0f;
+    for (int i = 0; i < n; i += 16) {
+        const int left = n - i;
+        store_part(x + i, exp(sub(load_part(x + i, left), set(top))), left);
+    }
+    for (int i = 0; i < n; i++) total += x[i];
+    for (int i = 0; i < n; i++) x[i] /= total;
+}
+
+}  // namespace

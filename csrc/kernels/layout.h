@@ -1,0 +1,92 @@
+// The kernel layouts: how weights, activations, keys and values lie in memory. Everything else follows from this page.
+//
+// WEIGHTS. A matrix [rows, inputs] is cut into panels of 16 rows; a panel is one run of memory, aligned to 64 bytes:
+//
+//   | group 0 | group 1 | ... | group G-1 |  scales of group 0 .. G-1  |        a group = 16 rows x 32 inputs
+//
+//   A group's codes are planes of 64-byte lines. In a line, byte 4 * row + i belongs to row `row`; a line that holds the
+//   quad j covers the inputs 4j .. 4j+3 (i picks one). So one 512-bit register = 16 rows x 4 inputs, what vpdpbusd eats.
+//
+//   Nibble  4 lines: line j has quad j in its low nibbles and quad j + 4 (inputs 16 + 4j ..) in its high nibbles
+//   Five    4 nibble lines + 1 line: bit j of a byte is bit 4 of quad j's code
+//   Six     4 nibble lines + 2 lines: line h has, for quad 4h + jj, the bits 5..4 in its bits 2jj+1..2jj
+//   Byte    8 lines, quad j in line j, codes + 128
+//   Table   4 nibble lines; a code picks one of 16 signed values (+ 128), one table per matrix
+//
+//   Scales, all exact in float32 (fp16 x 8 bits is 19 bits of mantissa):
+//   Half       16 fp16 d                                     per group of 32   Q4_0 Q5_0 Q8_0 IQ4_NL
+//   HalfMin    16 fp16 d, 16 fp16 m                          per group of 32   Q4_1 Q5_1
+//   SuperMin   16 fp16 d, 16 fp16 -dmin, 8 x (16 u8 scale, 16 u8 min)     per 8 groups  Q4_K Q5_K
+//   Super16    16 fp16 d, 16 x 16 i8 scale (two per group, one per 16 inputs)  per 8 groups  Q6_K Q3_K
+//   SuperMin16 16 fp16 d, 16 fp16 -dmin, 16 x (16 u8 scale, 16 u8 min)    per 8 groups  Q2_K
+//   Float      16 float32                                    per group of 32   whatever else
+//   Float16    2 x 16 float32                                per group of 32   whatever else, one scale per 16 inputs
+//
+//   A weight is (code - offset) * scale + minimum. The offset is an integer and costs nothing: the int32 accumulator
+//   starts at -offset * (sum of the activations).
+//
+//   Float weights: a group is 16 rows x 2 inputs for BF16 ([16][2]), 16 rows x 1 input for F16 and F32; no scales.
+//
+//   Rows that do not fill a panel are padded with zero scales (zero floats); their outputs are never stored.
+//
+// ACTIVATIONS. int8, one float scale per token and group of 32 (clamped to +-127), packed in tiles of 1, 2, 4 or 8
+// tokens: a tile is `groups` runs of ActGroup<height>, so that a tile's group is a few neighbouring cache lines.
+//
+// KEYS AND VALUES. A page holds page_size tokens (a multiple of 16) of one layer, head by head:
+//
+//   keys    [kv_heads][page_size / 16] blocks: f32 [head_dim][16]; bf16 [head_dim / 2][16][2]; int8, fp8 [head_dim][16]
+//   values  [kv_heads][page_size][head_dim]
+//   scales  float32 [kv_heads][page_size], for int8 and fp8 (value = code * scale)
+//
+//   A lane of a key block is a token, so scores come out sixteen at a time and no sum crosses lanes.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace cutaway {
+
+enum Codes : int { kNibble, kFive, kSix, kByte, kTable, kF32, kF16, kBF16 };
+enum Scales : int { kHalf, kHalfMin, kSuperMin, kSuper16, kSuperMin16, kFloat, kFloat16, kNone };
+
+constexpr int kPanelRows = 16, kGroup = 32, kTile = 8;  // kTile: the tallest tile of tokens
+
+constexpr int kPlaneBytes[] = {256, 320, 384, 512, 256};
+// bytes of scales per `kScaleGroups` groups
+constexpr int kScaleBytes[] = {32, 64, 64 + 8 * 32, 32 + 16 * 16, 64 + 16 * 32, 64, 128, 0};
+constexpr int kScaleGroups[] = {1, 1, 8, 8, 8, 1, 1, 1};
+
+// How one matrix is stored.
+struct Layout {
+    Codes codes;
+    Scales scales;
+    int offset;  // subtracted from every code
+
+    bool is_float() const { return codes >= kF32; }
+    size_t align64(size_t n) const { return (n + 63) / 64 * 64; }
+    size_t groups(size_t inputs) const { return (inputs + kGroup - 1) / kGroup; }
+    // Bytes of codes in a panel; the scales start there.
+    size_t planes(size_t inputs) const {
+        if (codes == kF32) return inputs * 64;
+        if (codes == kF16) return align64(inputs * 32);
+        if (codes == kBF16) return (inputs + 1) / 2 * 64;
+        return groups(inputs) * (size_t)kPlaneBytes[codes];
+    }
+    size_t panel(size_t inputs) const {
+        if (is_float()) return planes(inputs);
+        const size_t n = kScaleGroups[scales];
+        return align64(planes(inputs) + (groups(inputs) + n - 1) / n * (size_t)kScaleBytes[scales]);
+    }
+};
+
+template <int M>
+struct ActGroup {
+    int8_t codes[M][kGroup];
+    float scale[M];      // value = code * scale
+    float sum[M];        // scale * (sum of the 32 codes), for the minima
+    int32_t halves[M][2];  // exact sums of the codes of inputs 0..15 and 16..31
+};
+
+enum KV : int { kKVF32, kKVBF16, kKVInt8, kKVFp8 };
+constexpr int kKVBytes[] = {4, 2, 1, 1};
+
+}  // namespace cutaway

@@ -1,0 +1,158 @@
+// The product: one panel (16 rows) times one tile of tokens. The same code serves one token and a prompt of thousands.
+//
+// For every token: acc = 0; for each group, ascending: acc = fma(float(dot), scale * a_scale, acc), then
+// acc = fma(minimum, a_sum, acc) where there are minima. `dot` is an exact int32. That order is the definition; an output
+// depends on nothing else, so neither the tile's height nor the batch can change a bit.
+#pragma once
+#include "functions.h"
+#include "layout.h"
+
+namespace cutaway::CUTAWAY_ISA {
+
+constexpr int kPrefetch = 2048;  // bytes ahead in a panel
+
+INLINE void nibbles(const uint8_t* p, B* low, B* high) {
+    const B mask = bset(15);
+    for (int j = 0; j < 4; j++) {
+        const B line = bload(p + 64 * j);
+        low[j] = band(line, mask);
+        high[j] = band(bshr<4>(line), mask);
+    }
+}
+
+// Codes of a group: eight lines, quad j in q[j].
+template <int C> INLINE void unpack(const uint8_t* p, const uint8_t* table, B* q) {
+    if constexpr (C == kByte) {
+        for (int j = 0; j < 8; j++) q[j] = bload(p + 64 * j);
+        return;
+    }
+    nibbles(p, q, q + 4);
+    if constexpr (C == kTable)
+        for (int j = 0; j < 8; j++) q[j] = lookup(q[j], table);
+    if constexpr (C == kFive) {
+        const B h = bload(p + 256), bit = bset(16);
+        q[0] = bor(q[0], band(bshl<4>(h), bit)), q[1] = bor(q[1], band(bshl<3>(h), bit));
+        q[2] = bor(q[2], band(bshl<2>(h), bit)), q[3] = bor(q[3], band(bshl<1>(h), bit));
+        q[4] = bor(q[4], band(h, bit)), q[5] = bor(q[5], band(bshr<1>(h), bit));
+        q[6] = bor(q[6], band(bshr<2>(h), bit)), q[7] = bor(q[7], band(bshr<3>(h), bit));
+    }
+    if constexpr (C == kSix) {
+        const B bits = bset(0x30);
+        for (int half = 0; half < 2; half++) {
+            const B h = bload(p + 256 + 64 * half);
+            B* r = q + 4 * half;
+            r[0] = bor(r[0], band(bshl<4>(h), bits)), r[1] = bor(r[1], band(bshl<2>(h), bits));
+            r[2] = bor(r[2], band(h, bits)), r[3] = bor(r[3], band(bshr<2>(h), bits));
+        }
+    }
+}
+
+// The scales and minima of group g, for its two halves (the same where a group has one scale).
+template <int S> struct GroupScales {
+    static constexpr bool kHalves = S == kSuper16 || S == kSuperMin16 || S == kFloat16;
+    static constexpr bool kMin = S == kHalfMin || S == kSuperMin || S == kSuperMin16;
+    F scale[2], minimum[2];
+
+    INLINE GroupScales at(const uint8_t* s, int g) {
+        GroupScales r;
+        const uint8_t* p = s + (size_t)(g / kScaleGroups[S]) * kScaleBytes[S];
+        const int sub = g % 8;
+        if constexpr (S == kHalf || S == kHalfMin) r.scale[0] = load_half((const uint16_t*)p);
+        if constexpr (S == kHalfMin) r.minimum[0] = load_half((const uint16_t*)(p + 32));
+        if constexpr (S == kSuperMin) {
+            r.scale[0] = mul(load_half((const uint16_t*)p), to_float(load_u8(p + 64 + 32 * sub)));
+            r.minimum[0] = mul(load_half((const uint16_t*)(p + 32)), to_float(load_u8(p + 80 + 32 * sub)));
+        }
+        if constexpr (S == kSuper16)
+            for (int h = 0; h < 2; h++)
+                r.scale[h] = mul(load_half((const uint16_t*)p), to_float(load_i8((const int8_t*)p + 32 + 16 * (2 * sub + h))));
+        if constexpr (S == kSuperMin16)
+            for (int h = 0; h < 2; h++) {
+                r.scale[h] = mul(load_half((const uint16_t*)p), to_float(load_u8(p + 64 + 32 * (2 * sub + h))));
+                r.minimum[h] = mul(load_half((const uint16_t*)(p + 32)), to_float(load_u8(p + 80 + 32 * (2 * sub + h))));
+            }
+        if constexpr (S == kFloat) r.scale[0] = load((const float*)p);
+        if constexpr (S == kFloat16) r.scale[0] = load((const float*)p), r.scale[1] = load((const float*)p + 16);
+        return r;
+    }
+};
+
+template <int C> INLINE I dot_codes(I acc, B codes, int four) {
+    if constexpr (C == kByte || C == kTable) return dot_byte(acc, codes, four);
+    else return dot(acc, codes, four);
+}
+
+// out: float [M][16]. offset: what the codes carry on top; where bytes are made signed again, 128 is already off.
+template <int C, int S, int M>
+static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int groups, int offset,
+                 const void* activations, float* out) {
+    const ActGroup<M>* a = (const ActGroup<M>*)activations;
+    constexpr bool halves = GroupScales<S>::kHalves, minima = GroupScales<S>::kMin;
+    if constexpr (C == kByte || C == kTable) offset -= 128 - kByteOffset;
+    F acc[M];
+    for (int m = 0; m < M; m++) acc[m] = zero();
+    for (int g = 0; g < groups; g++, a++, panel += kPlaneBytes[C]) {
+        for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kPrefetch + line, 0, 3);
+        B q[8];
+        unpack<C>(panel, table, q);
+        const GroupScales<S> w = GroupScales<S>::at(scales, g);
+#pragma GCC unroll 8
+        for (int m = 0; m < M; m++) {
+            const int8_t* x = a->codes[m];
+            const F a_scale = set(a->scale[m]);
+            if constexpr (halves) {
+                for (int h = 0; h < 2; h++) {
+                    I d = iset(-offset * a->halves[m][h]);
+                    for (int j = 0; j < 4; j++) d = dot_codes<C>(d, q[4 * h + j], int_at(x + 16 * h + 4 * j));
+                    acc[m] = fma(to_float(d), mul(w.scale[h], a_scale), acc[m]);
+                    if constexpr (minima) acc[m] = fma(w.minimum[h], set((float)a->halves[m][h] * a->scale[m]), acc[m]);
+                }
+            } else {
+                I d = offset ? iset(-offset * (a->halves[m][0] + a->halves[m][1])) : iset(0), e = iset(0);
+                for (int j = 0; j < 4; j++) {
+                    d = dot_codes<C>(d, q[j], int_at(x + 4 * j));
+                    e = dot_codes<C>(e, q[4 + j], int_at(x + 16 + 4 * j));
+                }
+                acc[m] = fma(to_float(iadd(d, e)), mul(w.scale[0], a_scale), acc[m]);
+                if constexpr (minima) acc[m] = fma(w.minimum[0], set(a->sum[m]), acc[m]);
+            }
+        }
+    }
+    for (int m = 0; m < M; m++) store(out + 16 * m, acc[m]);
+}
+
+// Float weights take float activations, [M][stride], and sum over inputs in ascending order.
+template <int C, int M>
+static void tile_float(const uint8_t* panel, int inputs, const float* x, int stride, float* out) {
+    F acc[M];
+    for (int m = 0; m < M; m++) acc[m] = zero();
+    if constexpr (C == kBF16) {
+        const I high = iset((int)0xffff0000);
+        int k = 0;
+        for (; k + 1 < inputs; k += 2, panel += 64) {
+            __builtin_prefetch(panel + kPrefetch, 0, 3);
+            const I pair = iload((const int*)panel);
+            const F even = as_float(ishl<16>(pair)), odd = as_float(iand(pair, high));
+            for (int m = 0; m < M; m++) {
+                acc[m] = fma(even, set(x[m * stride + k]), acc[m]);
+                acc[m] = fma(odd, set(x[m * stride + k + 1]), acc[m]);
+            }
+        }
+        if (k < inputs) {
+            const F even = as_float(ishl<16>(iload((const int*)panel)));
+            for (int m = 0; m < M; m++) acc[m] = fma(even, set(x[m * stride + k]), acc[m]);
+        }
+    } else {
+        constexpr int step = C == kF32 ? 64 : 32;
+        for (int k = 0; k < inputs; k++, panel += step) {
+            __builtin_prefetch(panel + kPrefetch, 0, 3);
+            F w;
+            if constexpr (C == kF32) w = load((const float*)panel);
+            else w = load_half((const uint16_t*)panel);
+            for (int m = 0; m < M; m++) acc[m] = fma(w, set(x[m * stride + k]), acc[m]);
+        }
+    }
+    for (int m = 0; m < M; m++) store(out + 16 * m, acc[m]);
+}
+
+}  // namespace

@@ -1,0 +1,222 @@
+// A layer of experts: route, gather each expert's tokens, gate and up, down, and sum a token's outputs in expert order.
+#include <algorithm>
+
+#include "product.h"
+
+namespace cutaway {
+namespace {
+
+// A gathered operand: rows in expert order, each expert's rows starting at a tile of its own.
+struct Gathered {
+    Memory tiles, floats;
+    size_t width, groups, stride;
+    Gathered(size_t slots, size_t tile_count, size_t width)
+        : tiles(tile_count * ((width + kGroup - 1) / kGroup) * sizeof(ActGroup<kTile>), false),
+          floats(slots * ((width + 15) / 16 * 16) * sizeof(float), false),
+          width(width), groups((width + kGroup - 1) / kGroup), stride((width + 15) / 16 * 16) {}
+    uint8_t* tile(size_t i) const { return tiles.data() + i * groups * sizeof(ActGroup<kTile>); }
+    float* row(size_t slot) const { return floats.floats() + slot * stride; }
+};
+
+struct Routing {
+    struct Share {
+        int expert;
+        float weight;
+        int slot;
+    };
+    struct Group {
+        int expert, first, count, tile;  // slots first .. first + count - 1, tiles from `tile`
+    };
+    std::vector<Share> shares;  // [tokens][used], ascending expert
+    std::vector<Group> groups;
+    std::vector<int> token_of, group_of;  // per slot
+};
+
+struct Mix final : Op {
+    int x, scores, activation, max_tokens;
+    NormPtr norm;
+    ExpertWeights e;
+    std::unique_ptr<Gathered> in, inner, shared_inner;
+    Memory down_rows, shared_rows;
+    mutable Routing routing;
+
+    void route(Program& p, Worker& worker, int tokens, const Activations& a) const {
+        const Buffer& to = p.at(scores);
+        worker.parallel((int64_t)e.router->panels(), 1, [&](int64_t panel) {
+            const int rows = panel_rows(*e.router, panel);
+            product(*p.kernels, *e.router, panel, a, [&](int t, float* y) {
+                add_bias(*e.router, panel, y);
+                std::memcpy(to.row(t) + panel * kPanelRows, y, sizeof(float) * rows);
+            });
+        });
+        if (worker.index == 0) {
+            choose(p, tokens);
+            gather(tokens);
+        }
+        worker.barrier();
+    }
+
+    // The `used` largest probabilities, ties to the lower index, in ascending expert order.
+    void choose(Program& p, int tokens) const {
+        const int n = (int)e.router->rows;
+        routing.shares.resize((size_t)tokens * e.used);
+        std::vector<int> order((size_t)n);
+        for (int t = 0; t < tokens; t++) {
+            float* probability = p.at(scores).row(t);
+            p.kernels->softmax(probability, n);
+            for (int i = 0; i < n; i++) order[i] = i;
+            std::partial_sort(order.begin(), order.begin() + e.used, order.end(), [&](int i, int j) {
+                return probability[i] > probability[j] || (!(probability[i] < probability[j]) && i < j);
+            });
+            float total = 0.0f;
+            for (int i = 0; i < e.used; i++) total += probability[order[i]];
+            std::sort(order.begin(), order.begin() + e.used);
+            for (int i = 0; i < e.used; i++)
+                routing.shares[(size_t)t * e.used + i] = {order[i], (e.renormalize ? probability[order[i]] / total : probability[order[i]]) * e.scale, 0};
+        }
+    }
+
+    void gather(int tokens) const {
+        Routing& r = routing;
+        const int n = (int)e.router->rows;
+        std::vector<int> count((size_t)n, 0), next((size_t)n, 0);
+        for (const auto& s : r.shares) count[s.expert]++;
+        r.groups.clear();
+        for (int i = 0, first = 0, tile = 0; i < n; i++) {
+            if (!count[i]) continue;
+            r.groups.push_back({i, first, count[i], tile});
+            next[i] = first;
+            first += count[i], tile += (count[i] + kTile - 1) / kTile;
+        }
+        r.token_of.assign(r.shares.size(), 0), r.group_of.assign(r.shares.size(), 0);
+        for (int t = 0; t < tokens; t++)
+            for (int i = 0; i < e.used; i++) {
+                auto& s = r.shares[(size_t)t * e.used + i];
+                s.slot = next[s.expert]++;
+                r.token_of[s.slot] = t;
+            }
+        for (size_t g = 0; g < r.groups.size(); g++)
+            for (int i = 0; i < r.groups[g].count; i++) r.group_of[r.groups[g].first + i] = (int)g;
+    }
+
+    static Activations of_group(const Gathered& from, const Routing::Group& g) {
+        Activations a;
+        a.tiles = from.tile(g.tile), a.floats = from.row(g.first), a.stride = from.stride, a.count = g.count, a.groups = from.groups;
+        return a;
+    }
+
+    void place(Program& p, const Gathered& to, int slot) const {
+        const Routing::Group& g = routing.groups[routing.group_of[slot]];
+        const int at = slot - g.first, first = at / kTile * kTile;
+        p.kernels->quantize_row(to.row(slot), (int)to.width, to.tile(g.tile + at / kTile), tile_height(g.count - first), at - first);
+    }
+
+    void gate_up(Program& p, const Weight& gate, const Weight& up, size_t panel, const Activations& a, const Gathered& to, int first_slot) const {
+        alignas(64) float g[kTile * kPanelRows], u[kTile * kPanelRows];
+        for (int first = 0; first < a.count; first += kTile) {
+            const int height = tile_height(a.count - first);
+            multiply(*p.kernels, up, panel, a, first, height, u);
+            multiply(*p.kernels, gate, panel, a, first, height, g);
+            for (int m = 0; m < height && first + m < a.count; m++)
+                p.kernels->gate_up(activation, g + kPanelRows * m, u + kPanelRows * m, to.row(first_slot + first + m) + panel * kPanelRows, panel_rows(up, panel));
+        }
+    }
+
+    void run(Program& p, Worker& worker, const Step& step) const override {
+        const Buffer &residual = p.at(x), &out = p.at(outputs[0]);
+        Needs needs{true, true};
+        const Activations a = prepare(p, worker, {residual.row(0), residual.width, nullptr, norm.get(), step.tokens}, needs);
+        // `alone` rows of prepare are each thread's own: the same bits in each.
+        route(p, worker, step.tokens, a);
+        const int slots = step.tokens * e.used;
+        worker.parallel(slots, 1, [&](int64_t slot) {
+            std::memcpy(in->row(slot), a.floats + routing.token_of[slot] * a.stride, sizeof(float) * in->width);
+            place(p, *in, (int)slot);
+        });
+        const int64_t up_panels = (int64_t)e.up[0]->panels(), down_panels = (int64_t)e.down[0]->panels(), groups = (int64_t)routing.groups.size();
+        worker.parallel(groups * up_panels, 1, [&](int64_t i) {
+            const Routing::Group& g = routing.groups[i / up_panels];
+            gate_up(p, *e.gate[g.expert], *e.up[g.expert], i % up_panels, of_group(*in, g), *inner, g.first);
+        });
+        worker.parallel(slots, 1, [&](int64_t slot) { place(p, *inner, (int)slot); });
+        float* y = down_rows.floats();
+        worker.parallel(groups * down_panels, 1, [&](int64_t i) {
+            const Routing::Group& g = routing.groups[i / down_panels];
+            const Weight& w = *e.down[g.expert];
+            const size_t panel = i % down_panels;
+            product(*p.kernels, w, panel, of_group(*inner, g), [&](int at, float* v) {
+                std::memcpy(y + (size_t)(g.first + at) * out.width + panel * kPanelRows, v, sizeof(float) * panel_rows(w, panel));
+            });
+        });
+        if (e.shared_up) run_shared(p, worker, a);
+        worker.parallel(step.tokens, 1, [&](int64_t t) {
+            float* to = out.row(t);
+            float gate = 1.0f;
+            if (e.shared_router) {
+                alignas(64) float g[kTile * kPanelRows];
+                Activations one = a;
+                one.count = 1, one.floats = a.floats + t * a.stride;
+                if (e.shared_router->layout.is_float()) multiply(*p.kernels, *e.shared_router, 0, one, 0, 1, g), gate = g[0];
+                p.kernels->sigmoid(&gate, 1);
+            }
+            for (size_t i = 0; i < out.width; i++) {
+                float total = 0.0f;
+                for (int u = 0; u < e.used; u++) {
+                    const auto& s = routing.shares[t * e.used + u];
+                    total += s.weight * y[(size_t)s.slot * out.width + i];
+                }
+                if (e.shared_up) total += gate * shared_rows.floats()[t * out.width + i];
+                to[i] = residual.row(t)[i] + total;
+            }
+        });
+    }
+
+    void run_shared(Program& p, Worker& worker, const Activations& a) const {
+        worker.parallel((int64_t)e.shared_up->panels(), 1, [&](int64_t panel) { gate_up(p, *e.shared_gate, *e.shared_up, panel, a, *shared_inner, 0); });
+        const Gathered& from = *shared_inner;
+        worker.parallel(a.count, 1, [&](int64_t t) {
+            const int first = (int)t / kTile * kTile;
+            p.kernels->quantize_row(from.row(t), (int)from.width, from.tile(t / kTile), tile_height(a.count - first), (int)t - first);
+        });
+        const Activations b = of_group(from, {0, 0, a.count, 0});
+        const size_t width = e.shared_down->rows;
+        worker.parallel((int64_t)e.shared_down->panels(), 1, [&](int64_t panel) {
+            product(*p.kernels, *e.shared_down, panel, b, [&](int t, float* v) {
+                std::memcpy(shared_rows.floats() + t * width + panel * kPanelRows, v, sizeof(float) * panel_rows(*e.shared_down, panel));
+            });
+        });
+    }
+};
+
+void check(bool fits, const char* what) {
+    if (!fits) throw std::invalid_argument(what);
+}
+
+}  // namespace
+
+size_t add_experts(Program& p, int x, NormPtr norm, const ExpertWeights& e, int activation) {
+    const size_t hidden = p.at(x).width, n = e.router->rows;
+    check(e.gate.size() == n && e.up.size() == n && e.down.size() == n, "there are not as many experts as the router has rows");
+    check(e.used > 0 && (size_t)e.used <= n, "more experts are used than there are");
+    for (size_t i = 0; i < n; i++)
+        check(e.up[i]->inputs == hidden && e.down[i]->rows == hidden && e.gate[i]->rows == e.up[i]->rows && e.down[i]->inputs == e.up[i]->rows &&
+                  e.up[i]->rows == e.up[0]->rows && e.gate[i]->inputs == hidden, "an expert's shape does not fit");
+    check(!e.shared_router || (e.shared_router->rows == 1 && e.shared_router->layout.is_float()), "the shared expert's router must be one float row");
+    reserve(p, p.max_tokens, hidden);
+    auto op = std::make_unique<Mix>();
+    op->name = "mix_experts", op->outputs = {p.buffer(hidden, p.max_tokens)};
+    op->x = x, op->activation = activation, op->max_tokens = p.max_tokens, op->norm = std::move(norm), op->e = e;
+    op->scores = p.buffer(n, p.max_tokens);
+    p.release(op->scores);
+    const size_t slots = (size_t)p.max_tokens * e.used, tiles = slots / kTile + n + 1;
+    op->in = std::make_unique<Gathered>(slots, tiles, hidden);
+    op->inner = std::make_unique<Gathered>(slots, tiles, e.up[0]->rows);
+    op->down_rows = Memory(slots * hidden * sizeof(float), false);
+    if (e.shared_up) {
+        op->shared_inner = std::make_unique<Gathered>((size_t)p.max_tokens, (size_t)p.max_tokens / kTile + 1, e.shared_up->rows);
+        op->shared_rows = Memory((size_t)p.max_tokens * hidden * sizeof(float), false);
+    }
+    return p.add(std::move(op));
+}
+
+}  // namespace cutaway

@@ -1,0 +1,280 @@
+// Embedding, norms and everything that is a product.
+#include "product.h"
+
+namespace cutaway {
+namespace {
+
+struct Embed final : Op {
+    std::shared_ptr<Table> table;
+    float scale;
+    void run(Program& p, Worker& worker, const Step& step) const override {
+        Buffer& out = p.at(outputs[0]);
+        worker.parallel(step.tokens, 1, [&](int64_t t) {
+            float* x = out.row(t);
+            table->row(step.token[t], x);
+            if (scale != 1.0f)
+                for (size_t i = 0; i < out.width; i++) x[i] *= scale;
+        });
+    }
+};
+
+struct Positions final : Op {
+    int x;
+    std::shared_ptr<std::vector<float>> table;
+    void run(Program& p, Worker& worker, const Step& step) const override {
+        const Buffer &in = p.at(x), &out = p.at(outputs[0]);
+        worker.parallel(step.tokens, 1, [&](int64_t t) {
+            const float* row = table->data() + step.position[t] * out.width;
+            for (size_t i = 0; i < out.width; i++) out.row(t)[i] = in.row(t)[i] + row[i];
+        });
+    }
+};
+
+struct Normalize final : Op {
+    int x;
+    NormPtr norm;
+    void run(Program& p, Worker& worker, const Step& step) const override {
+        const Buffer &in = p.at(x), &out = p.at(outputs[0]);
+        worker.parallel(step.tokens, 1, [&](int64_t t) {
+            p.kernels->normalize(in.row(t), (int)in.width, norm->layer, norm->weight.data(), norm->bias.empty() ? nullptr : norm->bias.data(), norm->eps, out.row(t));
+        });
+    }
+};
+
+struct Project final : Op {
+    int x;
+    NormPtr norm;
+    std::vector<WeightPtr> weights;
+    void run(Program& p, Worker& worker, const Step& step) const override {
+        const Buffer& in = p.at(x);
+        Needs needs;
+        size_t panels = 0;
+        for (const auto& w : weights) needs.of(*w), panels += w->panels();
+        const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
+        worker.parallel((int64_t)panels, panels_at_once(*weights[0], p.team->threads()), [&](int64_t item) {
+            size_t panel = (size_t)item, i = 0;
+            while (panel >= weights[i]->panels()) panel -= weights[i++]->panels();
+            const Weight& w = *weights[i];
+            const Buffer& out = p.at(outputs[i]);
+            const int rows = panel_rows(w, panel);
+            product(*p.kernels, w, panel, a, [&](int t, float* y) {
+                add_bias(w, panel, y);
+                std::memcpy(out.row(t) + panel * kPanelRows, y, sizeof(float) * rows);
+            });
+        });
+    }
+};
+
+struct ProjectAdd final : Op {
+    int x, a;
+    WeightPtr weight;
+    NormPtr norm;
+    float scale;
+    void run(Program& p, Worker& worker, const Step& step) const override {
+        const Buffer &residual = p.at(x), &in = p.at(a), &out = p.at(outputs[0]);
+        Needs needs;
+        needs.of(*weight);
+        const Activations acts = prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs);
+        worker.parallel((int64_t)weight->panels(), panels_at_once(*weight, p.team->threads()), [&](int64_t panel) {
+            const int rows = panel_rows(*weight, panel);
+            product(*p.kernels, *weight, panel, acts, [&](int t, float* y) {
+                add_bias(*weight, panel, y);
+                float* to = out.row(t) + panel * kPanelRows;
+                const float* from = residual.row(t) + panel * kPanelRows;
+                for (int i = 0; i < rows; i++) to[i] = norm ? y[i] : from[i] + scale * y[i];
+            });
+        });
+        if (!norm) return;
+        worker.parallel(step.tokens, 1, [&](int64_t t) {
+            float* to = out.row(t);
+            p.kernels->normalize(to, (int)out.width, norm->layer, norm->weight.data(), norm->bias.empty() ? nullptr : norm->bias.data(), norm->eps, to);
+            for (size_t i = 0; i < out.width; i++) to[i] = residual.row(t)[i] + scale * to[i];
+        });
+    }
+};
+
+struct Feed final : Op {
+    int x, activation;
+    NormPtr norm;
+    WeightPtr gate, up;
+    void run(Program& p, Worker& worker, const Step& step) const override {
+        const Buffer &in = p.at(x), &out = p.at(outputs[0]);
+        Needs needs;
+        needs.of(*up);
+        if (gate) needs.of(*gate);
+        const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
+        worker.parallel((int64_t)up->panels(), panels_at_once(*up, p.team->threads()), [&](int64_t panel) {
+            alignas(64) float g[kTile * kPanelRows], u[kTile * kPanelRows];
+            const int rows = panel_rows(*up, panel);
+            for (int first = 0; first < a.count; first += kTile) {
+                const int height = tile_height(a.count - first);
+                multiply(*p.kernels, *up, panel, a, first, height, u);
+                if (gate) multiply(*p.kernels, *gate, panel, a, first, height, g);
+                for (int m = 0; m < height && first + m < a.count; m++) {
+                    add_bias(*up, panel, u + kPanelRows * m);
+                    if (gate) add_bias(*gate, panel, g + kPanelRows * m);
+                    p.kernels->gate_up(activation, gate ? g + kPanelRows * m : nullptr, u + kPanelRows * m, out.row(first + m) + panel * kPanelRows, rows);
+                }
+            }
+        });
+    }
+};
+
+struct Logits final : Op {
+    int x;
+    NormPtr norm;
+    WeightPtr head;
+    float scale, softcap;
+    void run(Program& p, Worker& worker, const Step& step) const override {
+        if (!step.row_count) return;
+        const Buffer &in = p.at(x), &out = p.at(outputs[0]);
+        Needs needs;
+        needs.of(*head);
+        const Activations a = prepare(p, worker, {in.row(0), in.width, step.rows, norm.get(), step.row_count}, needs);
+        worker.parallel((int64_t)head->panels(), panels_at_once(*head, p.team->threads()), [&](int64_t panel) {
+            const int rows = panel_rows(*head, panel);
+            product(*p.kernels, *head, panel, a, [&](int r, float* y) {
+                add_bias(*head, panel, y);
+                if (scale != 1.0f)
+                    for (int i = 0; i < rows; i++) y[i] *= scale;
+                if (softcap > 0.0f) p.kernels->soft_cap(y, rows, softcap);
+                std::memcpy(out.row(r) + panel * kPanelRows, y, sizeof(float) * rows);
+            });
+        });
+    }
+};
+
+template <class T> std::unique_ptr<T> make(const char* name, std::vector<int> outputs) {
+    auto op = std::make_unique<T>();
+    op->name = name, op->outputs = std::move(outputs);
+    return op;
+}
+
+void check(bool fits, const char* what) {
+    if (!fits) throw std::invalid_argument(what);
+}
+
+}  // namespace
+
+size_t add_embed(Program& p, std::shared_ptr<Table> table, float scale) {
+    auto op = make<Embed>("embed", {p.buffer(table->inputs, p.max_tokens)});
+    p.vocab = table->rows;
+    op->table = std::move(table), op->scale = scale;
+    return p.add(std::move(op));
+}
+
+size_t add_positions(Program& p, int x, std::shared_ptr<std::vector<float>> table, size_t width) {
+    check(p.at(x).width == width, "the position table is not as wide as the model");
+    p.context = std::min(p.context, table->size() / width);
+    auto op = make<Positions>("add_positions", {p.buffer(width, p.max_tokens)});
+    op->x = x, op->table = std::move(table);
+    return p.add(std::move(op));
+}
+
+size_t add_normalize(Program& p, int x, NormPtr norm) {
+    check(p.at(x).width == norm->weight.size(), "the norm is not as wide as its input");
+    auto op = make<Normalize>("normalize", {p.buffer(p.at(x).width, p.max_tokens)});
+    op->x = x, op->norm = std::move(norm);
+    return p.add(std::move(op));
+}
+
+size_t add_project(Program& p, int x, NormPtr norm, std::vector<WeightPtr> weights) {
+    std::vector<int> outputs;
+    for (const auto& w : weights) {
+        check(w->inputs == p.at(x).width, "a weight's inputs are not as many as its activations");
+        outputs.push_back(p.buffer(w->rows, p.max_tokens));
+    }
+    check(!norm || norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
+    reserve(p, p.max_tokens, p.at(x).width);
+    auto op = make<Project>("project", std::move(outputs));
+    op->x = x, op->norm = std::move(norm), op->weights = std::move(weights);
+    return p.add(std::move(op));
+}
+
+size_t add_project_add(Program& p, int x, int a, WeightPtr weight, NormPtr norm, float scale) {
+    check(weight->inputs == p.at(a).width && weight->rows == p.at(x).width, "a weight's shape does not fit its activations");
+    reserve(p, p.max_tokens, p.at(a).width);
+    auto op = make<ProjectAdd>("project_add", {p.buffer(weight->rows, p.max_tokens)});
+    op->x = x, op->a = a, op->weight = std::move(weight), op->norm = std::move(norm), op->scale = scale;
+    return p.add(std::move(op));
+}
+
+size_t add_feed(Program& p, int x, NormPtr norm, WeightPtr gate, WeightPtr up, int activation) {
+    check(up->inputs == p.at(x).width && (!gate || (gate->inputs == up->inputs && gate->rows == up->rows)), "gate and up do not fit");
+    reserve(p, p.max_tokens, p.at(x).width);
+    auto op = make<Feed>("feed", {p.buffer(up->rows, p.max_tokens)});
+    op->x = x, op->norm = std::move(norm), op->gate = std::move(gate), op->up = std::move(up), op->activation = activation;
+    return p.add(std::move(op));
+}
+
+size_t add_logits(Program& p, int x, NormPtr norm, WeightPtr head, float scale, float softcap) {
+    check(head->inputs == p.at(x).width, "the head's inputs are not as many as its activations");
+    reserve(p, p.max_rows, p.at(x).width);
+    auto op = make<Logits>("logits", {p.buffer(head->rows, p.max_rows)});
+    op->x = x, op->norm = std::move(norm), op->head = std::move(head), op->scale = scale, op->softcap = softcap;
+    return p.add(std::move(op));
+}
+
+int Program::buffer(size_t width, int rows) {
+    const size_t bytes = width * (size_t)rows * sizeof(float) + 64;
+    for (size_t i = 0; i < free_.size(); i++) {
+        const int id = free_[i];
+        if (at(id).width == width && at(id).memory.size() == bytes) {
+            free_.erase(free_.begin() + (long)i);
+            return id;
+        }
+    }
+    buffers_.push_back(std::make_unique<Buffer>(Buffer{Memory(bytes, false), width}));
+    return (int)buffers_.size() - 1;
+}
+
+size_t Program::scratch_bytes() const {
+    size_t total = tiles_.size() + floats_.size() + partial_.size();
+    for (const auto& b : buffers_) total += b->memory.size();
+    return total;
+}
+
+void Program::run(Step& step, size_t begin, size_t end) {
+    step.cut(page_size);
+    if (attention_pad && step.tokens) {  // what split attention may need, taken before the threads start
+        const int longest = *std::max_element(step.position, step.position + step.tokens) / kSegment + 1;
+        partial((size_t)(2 * team->threads()) * longest * kRowTile * (2 + attention_pad));
+    }
+    team->run([&](Worker& worker) {
+        for (size_t i = begin; i < end; i++) ops[i]->run(*this, worker, step);
+    });
+}
+
+void Program::check(const Step& s) const {
+    const auto demand = [](bool fits, const char* what) {
+        if (!fits) throw std::invalid_argument(what);
+    };
+    for (int t = 0; t < s.tokens; t++) {
+        demand(s.token[t] >= 0 && (size_t)s.token[t] < vocab, "a token lies outside the vocabulary");
+        demand(s.position[t] >= 0 && (size_t)s.position[t] < context, "a position lies outside the context");
+        demand(s.request[t] >= 0 && (t == 0 || s.request[t] >= s.request[t - 1]), "requests are not in ascending order");
+        demand(t == 0 || s.request[t] != s.request[t - 1] || s.position[t] == s.position[t - 1] + 1, "a request's positions do not follow each other");
+    }
+    for (int r = 0; r < s.row_count; r++) demand(s.rows[r] >= 0 && s.rows[r] < s.tokens, "a row lies outside the step");
+    demand(s.tables.size() >= pages_of_group.size(), "a page table is missing");
+    for (size_t g = 0; g < pages_of_group.size(); g++) {
+        const auto& table = s.tables[g];
+        for (int t = 0; t < s.tokens; t++) {
+            demand(s.request[t] < table.requests && s.position[t] / page_size < table.width, "a page table is too small");
+            demand(table.pages[(size_t)s.request[t] * table.width + s.position[t] / page_size] >= 0, "a token has no page");
+        }
+        for (int i = 0; i < table.requests * table.width; i++) demand(table.pages[i] < pages_of_group[g], "a page lies outside the pool");
+    }
+}
+
+void Step::cut(int page_size) {
+    requests.clear(), pages.clear();
+    for (int t = 0; t < tokens; t++) {
+        const bool other = t == 0 || request[t] != request[t - 1];
+        if (other) requests.push_back({t, t});
+        if (other || position[t] % page_size == 0) pages.push_back({t, t});
+        requests.back().end = pages.back().end = t + 1;
+    }
+}
+
+}  // namespace cutaway

@@ -1,0 +1,159 @@
+// A thread pool of our own. A job runs on every thread at once; inside it, `parallel` hands out items from one atomic
+// counter (a preempted core does not stall the other for more than an item) and ends in a barrier. Threads spin briefly
+// between jobs and barriers, then park.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace cutaway {
+
+inline void relax() {
+#if defined(__x86_64__)
+    _mm_pause();
+#endif
+}
+
+// The same rounding and denormals in every thread, whatever a library did to ours.
+struct FloatMode {
+#if defined(__x86_64__)
+    unsigned saved = _mm_getcsr();
+    FloatMode() { _mm_setcsr(0x1f80); }
+    ~FloatMode() { _mm_setcsr(saved); }
+#endif
+};
+
+class Team;
+
+// One thread's view of a job.
+class Worker {
+  public:
+    Worker(Team& team, int index) : team(team), index(index) {}
+    ~Worker() { std::free(memory_); }
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+
+    // Every thread calls this with the same arguments; f(item) runs once per item, then all wait for all.
+    template <class F> void parallel(int64_t items, int64_t chunk, F&& f);
+    void barrier();
+    // Memory of this thread, aligned to 64 bytes, kept between calls; contents are not.
+    template <class T> T* scratch(size_t count) {
+        const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
+        if (bytes > size_) {
+            std::free(memory_);
+            memory_ = std::aligned_alloc(64, bytes);
+            size_ = bytes;
+        }
+        return static_cast<T*>(memory_);
+    }
+
+    Team& team;
+    const int index;
+
+  private:
+    void* memory_ = nullptr;
+    size_t size_ = 0;
+};
+
+class Team {
+  public:
+    explicit Team(int threads) : threads_(threads < 1 ? 1 : threads) {
+        for (int i = 0; i < threads_; i++) workers_.push_back(new Worker(*this, i));
+        for (int i = 1; i < threads_; i++) pool_.emplace_back([this, i] { serve(*workers_[i]); });
+    }
+    ~Team() {
+        stop_ = true;
+        epoch_.fetch_add(1, std::memory_order_release);
+        epoch_.notify_all();
+        for (auto& t : pool_) t.join();
+        for (Worker* w : workers_) delete w;
+    }
+    Team(const Team&) = delete;
+    Team& operator=(const Team&) = delete;
+
+    int threads() const { return threads_; }
+
+    // job(worker) on every thread, the calling one included; returns when all have left it.
+    template <class F> void run(F&& job) {
+        FloatMode mode;
+        if (threads_ > 1) {
+            call_ = [](void* f, Worker& w) { (*static_cast<std::remove_reference_t<F>*>(f))(w); };
+            job_ = const_cast<void*>(static_cast<const void*>(&job));
+            running_.store(threads_ - 1, std::memory_order_relaxed);
+            epoch_.fetch_add(1, std::memory_order_release);
+            epoch_.notify_all();
+        }
+        job(*workers_[0]);
+        while (running_.load(std::memory_order_acquire)) relax();
+    }
+
+  private:
+    friend class Worker;
+    static constexpr int kSpins = 20000;  // about 0.3 ms of pauses, then the kernel is asked
+
+    static void await(std::atomic<int>& value, int old) {
+        for (int i = 0; i < kSpins; i++) {
+            if (value.load(std::memory_order_acquire) != old) return;
+            relax();
+        }
+        while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
+    }
+
+    void serve(Worker& worker) {
+        FloatMode mode;
+        for (int seen = 0;;) {
+            await(epoch_, seen);
+            seen = epoch_.load(std::memory_order_acquire);
+            if (stop_) return;
+            call_(job_, worker);
+            running_.fetch_sub(1, std::memory_order_release);
+        }
+    }
+
+    int threads_;
+    std::vector<Worker*> workers_;
+    std::vector<std::thread> pool_;
+    void (*call_)(void*, Worker&) = nullptr;
+    void* job_ = nullptr;
+    std::atomic<bool> stop_{false};
+    alignas(64) std::atomic<int> epoch_{0};
+    alignas(64) std::atomic<int> running_{0};
+    alignas(64) std::atomic<int> generation_{0};
+    alignas(64) std::atomic<int> arrived_{0};
+    alignas(64) std::atomic<int64_t> next_{0};
+};
+
+inline void Worker::barrier() {
+    if (team.threads_ == 1) return;
+    const int g = team.generation_.load(std::memory_order_acquire);
+    if (team.arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == team.threads_) {
+        team.arrived_.store(0, std::memory_order_relaxed);
+        team.next_.store(0, std::memory_order_relaxed);
+        team.generation_.store(g + 1, std::memory_order_release);
+        team.generation_.notify_all();
+    } else {
+        Team::await(team.generation_, g);
+    }
+}
+
+template <class F> void Worker::parallel(int64_t items, int64_t chunk, F&& f) {
+    if (team.threads_ == 1) {
+        for (int64_t i = 0; i < items; i++) f(i);
+        return;
+    }
+    for (;;) {
+        const int64_t begin = team.next_.fetch_add(chunk, std::memory_order_relaxed);
+        if (begin >= items) break;
+        const int64_t end = begin + chunk < items ? begin + chunk : items;
+        for (int64_t i = begin; i < end; i++) f(i);
+    }
+    barrier();
+}
+
+}  // namespace cutaway

@@ -1,0 +1,105 @@
+// A packed matrix, an embedding table, a layer's pages: what a program's ops point at.
+#pragma once
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "../kernels/kernels.h"
+#include "../kernels/rows.h"
+#include "memory.h"
+#include "team.h"
+
+namespace cutaway {
+
+struct Weight {
+    Layout layout{};
+    int type = 0;
+    size_t rows = 0, inputs = 0, panel_bytes = 0;
+    Memory data;
+    std::vector<float> bias;  // empty, or padded to whole panels
+    uint8_t table[16] = {};
+
+    size_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
+    const uint8_t* panel(size_t p) const { return data.data() + p * panel_bytes; }
+    size_t nbytes() const { return panels() * panel_bytes + bias.size() * sizeof(float); }
+
+    void shape(const Layout& l, int t, size_t r, size_t k, const float* b) {
+        layout = l, type = t, rows = r, inputs = k, panel_bytes = l.panel(k);
+        data = Memory(panels() * panel_bytes + 64);
+        if (b) bias.assign(panels() * kPanelRows, 0.0f), std::memcpy(bias.data(), b, r * sizeof(float));
+    }
+
+    static std::shared_ptr<Weight> pack(Team& team, int type, const uint8_t* raw, size_t raw_bytes, size_t rows, size_t inputs, const float* bias) {
+        const TypeInfo* t = find_type(type);
+        if (!t) throw std::invalid_argument("no kernel layout for tensor type " + std::to_string(type));
+        if (!rows || !inputs || inputs % t->elements || raw_bytes != rows * (inputs / t->elements) * t->bytes)
+            throw std::invalid_argument("a matrix of type " + std::to_string(type) + " with " + std::to_string(rows) + " x " +
+                                        std::to_string(inputs) + " does not hold " + std::to_string(raw_bytes) + " bytes");
+        auto w = std::make_shared<Weight>();
+        w->shape(t->layout, type, rows, inputs, bias);
+        team.run([&](Worker& worker) {
+            worker.parallel((int64_t)w->panels(), 4, [&](int64_t p) { pack_panel(*t, raw, rows, inputs, p, w->data.data() + p * w->panel_bytes); });
+        });
+        return w;
+    }
+
+    // codes: uint8 [rows, inputs]: signed code + 128, or an index into `table` (signed values + 128) where there is one.
+    static std::shared_ptr<Weight> from_codes(Team& team, int type, const uint8_t* codes, const float* scales, int sub, const uint8_t* table,
+                                              size_t rows, size_t inputs, const float* bias) {
+        auto w = std::make_shared<Weight>();
+        w->shape({table ? kTable : kByte, sub == 16 ? kFloat16 : kFloat, 128}, type, rows, inputs, bias);
+        if (table) std::memcpy(w->table, table, 16);
+        team.run([&](Worker& worker) {
+            worker.parallel((int64_t)w->panels(), 1, [&](int64_t p) {
+                pack_panel_codes(w->layout, codes, scales, sub, rows, inputs, p, w->data.data() + p * w->panel_bytes);
+            });
+        });
+        return w;
+    }
+
+    // One row back as floats; only for what from_codes made.
+    void row(size_t r, float* out) const {
+        const uint8_t* p = panel(r / kPanelRows);
+        const float* scale = (const float*)(p + layout.planes(inputs));
+        const size_t lane = r % kPanelRows, per_group = layout.scales == kFloat16 ? 2 : 1;
+        for (size_t k = 0; k < inputs; k++) {
+            const size_t g = k / kGroup, in = k % kGroup, j = in / 4;
+            const uint8_t* line = p + g * kPlaneBytes[layout.codes] + 64 * (layout.codes == kTable ? j % 4 : j) + 4 * lane + in % 4;
+            const int code = layout.codes == kTable ? table[j < 4 ? *line & 15 : *line >> 4] : *line;
+            out[k] = (float)(code - 128) * scale[(g * per_group + in / (kGroup / per_group)) * kPanelRows + lane];
+        }
+    }
+};
+
+// Embedding rows, read where they lie: in the file, or in a weight made from codes.
+struct Table {
+    const TypeInfo* type = nullptr;
+    const uint8_t* raw = nullptr;
+    size_t rows = 0, inputs = 0;
+    std::shared_ptr<Weight> packed;
+
+    void row(size_t r, float* out) const {
+        if (packed) return packed->row(r, out);
+        decode_row(*type, raw + r * (inputs / type->elements * type->bytes), inputs, out);
+    }
+};
+
+// One layer's pages. No huge pages: memory is taken as tokens come.
+struct Pages {
+    KVView view{};
+    int group, count;
+    Memory keys, values, key_scales, value_scales;
+
+    Pages(int group, int pages, int kv_heads, int head_dim, int page_size, int key_type, int value_type) : group(group), count(pages) {
+        const size_t slots = (size_t)pages * kv_heads * page_size;
+        keys = Memory(slots * head_dim * kKVBytes[key_type] + 64, false);
+        values = Memory(slots * head_dim * kKVBytes[value_type] + 64, false);
+        if (key_type >= kKVInt8) key_scales = Memory(slots * sizeof(float) + 64, false);
+        if (value_type >= kKVInt8) value_scales = Memory(slots * sizeof(float) + 64, false);
+        view = {keys.data(), values.data(), key_scales.floats(), value_scales.floats(), kv_heads, head_dim, page_size, key_type, value_type};
+    }
+};
+
+}  // namespace cutaway
