@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,27 @@ def test_a_pipe_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(ModelNotFoundError, match="not a regular file"):
         open_model(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux what is resident")
+def test_dropped_tensors_leave_memory(gguf_writer: Writer, tmp_path: Path) -> None:
+    size = 1 << 24
+    path = tmp_path / "a.gguf"
+    path.write_bytes(gguf_writer.file([], [("a", (size,), 24, bytes(size)), ("b", (size,), 24, bytes(size))]))
+
+    def resident_of_files() -> int:  # the kernel counts in batches, hence the loose bounds
+        return int(Path("/proc/self/statm").read_text().split()[2]) * mmap.PAGESIZE
+
+    with open_model(path) as model:
+        before = resident_of_files()
+        for tensor in model.tensors.values():
+            assert not tensor.raw.any()
+        touched = resident_of_files()
+        assert touched - before > 1.5 * size
+        model.drop(model.tensors["a"])
+        assert 0.5 * size < touched - resident_of_files() < 1.5 * size
+        model.drop(model.tensors["b"])
+        assert resident_of_files() - before < 0.5 * size
 
 
 def test_neither_format(tmp_path: Path) -> None:

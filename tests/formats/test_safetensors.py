@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def test_every_truncation_is_refused(sample: bytes, survives: Any) -> None:
 
 
 @given(at=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=3))
-@settings(max_examples=500, deadline=1000)
+@settings(max_examples=500, deadline=10_000)
 def test_flipped_bytes_read_or_are_refused(sample: bytes, survives: Any, at: list[tuple[int, int]]) -> None:
     damaged = bytearray(sample)
     for where, value in at:
@@ -183,13 +184,13 @@ def test_shards_open_from_anywhere(safetensors_writer: Writer, tmp_path: Path, o
 def test_a_missing_shard_is_named(safetensors_writer: Writer, tmp_path: Path) -> None:
     index = write_shards(safetensors_writer, tmp_path)
     (tmp_path / SHARDS[1]).unlink()
-    with pytest.raises(ModelNotFoundError, match=rf"shard {SHARDS[1]}, which model\b"):
+    with pytest.raises(ModelNotFoundError, match=rf"shard {re.escape(SHARDS[1])}, which"):
         open_model(index)
 
 
 def test_a_shard_without_its_index_is_refused(safetensors_writer: Writer, tmp_path: Path) -> None:
     write_shards(safetensors_writer, tmp_path).unlink()
-    with pytest.raises(ModelNotFoundError, match="one shard of a model, and its index .* is missing"):
+    with pytest.raises(ModelNotFoundError, match=r"one shard of a model, and its index .* is missing"):
         open_model(tmp_path / SHARDS[0])
 
 
@@ -203,7 +204,7 @@ def test_a_tensor_that_its_shard_lacks_is_named(safetensors_writer: Writer, tmp_
 
 
 @pytest.mark.parametrize(
-    "shard", ["../other.safetensors", "/etc/passwd", "a/b.safetensors", "..", "", "a\0b.safetensors", "tokenizer.json", 7, None]
+    "shard", ["../o.safetensors", "/o.safetensors", "a/o.safetensors", "..", "", "a\0.safetensors", "o.json", 7, None]
 )
 def test_an_index_cannot_lead_out_of_its_directory(safetensors_writer: Writer, tmp_path: Path, shard: Any) -> None:
     index = write_shards(safetensors_writer, tmp_path, a=shard)

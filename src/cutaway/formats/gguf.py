@@ -28,7 +28,7 @@ VERSIONS = (2, 3)
 
 # Bounds far above any real model: they keep a hostile header from costing minutes or gigabytes.
 MAX_KEYS = 1 << 16
-MAX_TENSORS = 1 << 20
+MAX_TENSORS = 1 << 18
 MAX_NAME = (1 << 16) - 1
 MAX_STRINGS = 1 << 22
 MAX_STRING_BYTES = 1 << 26
@@ -58,7 +58,7 @@ class Metadata(Mapping[str, Any]):
         pending = self._pending.get(key)
         if pending is not None:
             self._values[key] = pending()
-            del self._pending[key]
+            self._pending.pop(key, None)
         return self._values[key]
 
     def __iter__(self) -> Iterator[str]:

@@ -39,7 +39,8 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class MappedFile:
-    """A whole file, mapped read-only. data: uint8 [size]."""
+    """A whole file, mapped read-only. data: uint8 [size]. It must not be cut short while it is mapped: the system
+    ends a process that reads a page which the file has lost."""
 
     path: Path
     map: mmap.mmap
