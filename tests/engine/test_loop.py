@@ -1,85 +1,19 @@
-"""The engine against the naive one, over a fake model that notices every wrong page; and that every request ends."""
+"""What the engine answers, over a fake model that notices every wrong page."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
-from fake_model import VOCAB, FakeModel, LetterTokenizer, layout
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from driving import FULL, GREEDY, LIMITS, WINDOWS, answers, checked_step, core, drain, last, oracle
+from fake_model import VOCAB, FakeModel, layout
 
-from cutaway.engine import EngineCore, Event, Finished, Limits, Stream, TokenChosen
-from cutaway.errors import ContextExceededError, EngineError, ParameterError
-from cutaway.ops.protocol import F32, KVLayout, Step
+from cutaway.engine import Finished, Limits, TokenChosen
+from cutaway.errors import ContextExceededError, ParameterError
+from cutaway.ops.protocol import KVLayout
 from cutaway.sampling import SamplingParams
 from cutaway.trace import MemoryRecorder, StepRecord, TokenRecord
-from oracle import Answer, Oracle
-
-CONTEXT = 48
-GREEDY = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
-TOKENIZER: Any = LetterTokenizer()
-LIMITS = Limits(max_requests=4, max_tokens=16, max_rows=6)
-
-
-def core(model: Callable[[Step], F32], kv: KVLayout, **options: Any) -> EngineCore:
-    return EngineCore(model, kv, TOKENIZER, vocab=VOCAB, **({"context": CONTEXT, "limits": LIMITS} | options))
-
-
-def oracle(kv: KVLayout, context: int = CONTEXT) -> Oracle:
-    whole = layout(*((group.window, CONTEXT) for group in kv.groups), page_size=kv.page_size)
-    return Oracle(FakeModel(whole), whole, TOKENIZER, context=context)
-
-
-def checked_step(engine: EngineCore, model: FakeModel) -> bool:
-    """One step, the ledger checked and every page that nobody may read filled with nonsense after it."""
-    more = engine.step()
-    engine.pages.check()
-    for group, pool in enumerate(engine.pages.pools):
-        readable = {p for p in range(pool.total) if pool.references(p) or pool.is_published(p)}
-        model.poison(group, set(range(pool.total)) - readable)
-    return more
-
-
-def drain(engine: EngineCore, model: FakeModel) -> None:
-    for _ in range(5_000):
-        if not checked_step(engine, model):
-            return
-    raise AssertionError("the engine does not come to an end")
-
-
-def answers(stream: Stream) -> list[Answer]:
-    events = list(stream)
-    assert stream.events.empty()
-    return collected(events)
-
-
-def collected(events: list[Event]) -> list[Answer]:
-    """What a finished stream told, per choice. Checks that events are in order and the last is the only `Finished`."""
-    told: dict[int, list[Event]] = {}
-    for event in events:
-        told.setdefault(event.choice, []).append(event)
-    result = []
-    for _, (*tokens, last) in sorted(told.items()):
-        assert isinstance(last, Finished)
-        chosen = [event for event in tokens if isinstance(event, TokenChosen)]
-        assert len(chosen) == len(tokens) and [event.index for event in chosen] == list(range(len(chosen)))
-        assert last.usage.completion_tokens == len(chosen)
-        text = "".join(event.text for event in chosen) + last.text
-        result.append(Answer(tuple(event.token for event in chosen), text, last.stop))
-    return result
-
-
-def last(stream: Stream) -> Finished:
-    return [event for event in stream if isinstance(event, Finished)][-1]
-
-
-FULL = layout((None, 40))
-WINDOWS = layout((None, 40), (6, 12), (1, 9), (None, 40), page_size=3)
 
 
 @pytest.mark.parametrize("kv", [FULL, WINDOWS])
@@ -243,127 +177,6 @@ def test_time_runs_out_for_running_and_queued_requests() -> None:
     assert [end.usage.completion_tokens for end in ends] == [3, 0]
 
 
-def poisoned(model: FakeModel, token: int) -> Callable[[Step], F32]:
-    """NaN in the rows of every request that holds `token` in this step."""
-
-    def step_function(step: Step) -> F32:
-        logits = model(step)
-        bad = set(step.request_of[step.tokens == token])
-        logits[[i for i, row in enumerate(step.rows) if step.request_of[row] in bad]] = np.nan
-        return logits
-
-    return step_function
-
-
-def test_nan_ends_its_request_and_no_other() -> None:  # case C62
-    model = FakeModel(FULL)
-    engine = core(poisoned(model, 23), FULL)
-    good = GREEDY.replace(banned_tokens=[23])
-    streams = [engine.submit(prompt, good) for prompt in ([1, 2, 3], [1, 2, 23], [4])]
-    scored = engine.submit([5, 23, 5], GREEDY.replace(prompt_logprobs=0))
-    drain(engine, model)
-    assert answers(streams[0]) == [oracle(FULL).answer([1, 2, 3], good, seed=0)]
-    assert answers(streams[2]) == [oracle(FULL).answer([4], good, seed=0)]
-    for bad in (streams[1], scored):
-        end = last(bad)
-        assert end.stop.kind == "error" and isinstance(end.error, EngineError)
-    assert engine.pages.pools[0].held == 0
-
-
-def test_a_stage_that_raises_ends_its_request_and_no_other() -> None:
-    def broken(logits: F32, prompt: Sequence[int], generated: Sequence[int]) -> F32 | None:
-        raise ZeroDivisionError("my stage")
-
-    model = FakeModel(FULL)
-    engine = core(model, FULL)
-    bad, good = engine.submit([1], GREEDY.replace(stages=[broken])), engine.submit([1], GREEDY)
-    drain(engine, model)
-    assert "my stage" in str(last(bad).error)
-    assert answers(good)[0].stop.kind == "length"
-
-
-def test_a_model_that_raises_ends_the_requests_of_its_step_and_the_engine_goes_on() -> None:
-    model = FakeModel(FULL)
-
-    def fails_once(step: Step) -> F32:
-        if len(model.steps) == 2:
-            model.steps.append(step)
-            raise RuntimeError("no memory in the kernel")
-        return model(step)
-
-    engine = core(fails_once, FULL, limits=Limits(max_requests=2, max_tokens=8, max_rows=2))
-    streams = [engine.submit([1, 2, 3], GREEDY) for _ in range(3)]
-    drain(engine, model)
-    ends = [last(stream) for stream in streams]
-    assert [end.stop.kind for end in ends] == ["error", "error", "length"]
-    assert "no memory in the kernel" in str(ends[0].error)
-
-
-def test_wrong_row_counts_are_an_error_not_a_hang() -> None:
-    engine = core(lambda step: np.zeros((0, VOCAB), np.float32), FULL)
-    stream = engine.submit([1], GREEDY)
-    assert not engine.step()
-    assert last(stream).stop.kind == "error"
-
-
-def test_the_thread_serves_many_callers_and_closing_ends_the_rest() -> None:
-    model = FakeModel(WINDOWS)
-    prompts = [[1 + i, 2, 3, 4 + i] for i in range(6)]
-    with core(model, WINDOWS).start() as engine:
-        results: dict[int, list[Answer]] = {}
-
-        def ask(i: int) -> None:
-            results[i] = answers(engine.submit(prompts[i], GREEDY))
-
-        callers = [threading.Thread(target=ask, args=(i,)) for i in range(6)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join(30)
-    naive = oracle(WINDOWS)
-    assert results == {i: [naive.answer(prompt, GREEDY, seed=0)] for i, prompt in enumerate(prompts)}
-    with pytest.raises(EngineError, match="closed"):
-        engine.submit([1], GREEDY)
-
-
-def test_closing_during_a_run_ends_running_and_queued_requests_once() -> None:
-    model = FakeModel(FULL)
-    started = threading.Event()
-
-    def slow(step: Step) -> F32:
-        started.set()
-        time.sleep(0.01)
-        return model(step)
-
-    engine = core(slow, FULL, limits=Limits(max_requests=1, max_tokens=4, max_rows=1)).start()
-    streams = [engine.submit([1, 2], GREEDY.replace(max_tokens=None)) for _ in range(3)]
-    assert started.wait(10)
-    engine.close()
-    engine.close()
-    assert [last(stream).stop.kind for stream in streams] == ["cancelled"] * 3
-    assert all(stream.events.empty() for stream in streams)
-
-
-def test_closing_an_engine_without_a_thread_ends_what_was_submitted() -> None:
-    engine = core(FakeModel(FULL), FULL)
-    stream = engine.submit([1], GREEDY)
-    engine.close()
-    assert last(stream).stop.kind == "cancelled"
-
-
-def test_a_bug_of_ours_is_told_to_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = core(FakeModel(FULL), FULL)
-    monkeypatch.setattr(engine.scheduler, "plan", lambda: 1 / 0)
-    streams = [engine.submit([1], GREEDY) for _ in range(2)]
-    engine.start()
-    for stream in streams:
-        end = last(stream)
-        assert end.stop.kind == "error" and "ZeroDivisionError" in str(end.error)
-    with pytest.raises(EngineError, match="ZeroDivisionError"):
-        engine.submit([1], GREEDY)
-    engine.close()
-
-
 def test_records_are_made_when_somebody_looks() -> None:
     model, recorder = FakeModel(FULL), MemoryRecorder()
     engine = core(model, FULL, recorder=recorder)
@@ -399,74 +212,3 @@ def test_timings_add_up() -> None:
     assert min(times.queued, times.prefill, times.decode) >= 0
     assert times.queued + times.prefill + times.decode == pytest.approx(times.total)
     assert times.ttft == pytest.approx(times.queued + times.prefill)
-
-
-REQUEST = st.fixed_dictionaries(
-    {
-        "shared": st.integers(0, 14),  # tokens that many prompts begin with
-        "own": st.lists(st.integers(1, 4), min_size=1, max_size=12),
-        "max_tokens": st.integers(0, 14),
-        "temperature": st.sampled_from([0.0, 1.0]),
-        "n": st.sampled_from([1, 1, 1, 2, 3]),
-        "arrives": st.integers(0, 12),
-        "cancelled": st.none() | st.integers(0, 20),
-        "prompt_logprobs": st.sampled_from([None, None, None, 1]),
-    }
-)
-
-
-@settings(max_examples=120, deadline=None)
-@given(
-    requests=st.lists(REQUEST, min_size=1, max_size=8),
-    groups=st.sampled_from([((None, 12),), ((None, 12), (5, 6)), ((7, 8), (1, 3)), ((None, 13), (3, 4), (None, 14))]),
-    page_size=st.sampled_from([1, 3, 4]),
-    limits=st.sampled_from([(1, 1, 1), (2, 3, 2), (4, 16, 5), (3, 64, 64)]),
-    sharing=st.booleans(),
-)
-def test_whatever_happens_every_answer_is_the_oracles(
-    requests: list[dict[str, Any]], groups: tuple[tuple[int | None, int], ...], page_size: int,
-    limits: tuple[int, int, int], sharing: bool,
-) -> None:
-    """Random arrivals, cancels, shared prefixes, chunk sizes, windows, and pools so small that requests are preempted.
-    An answer that was cancelled is the beginning of the oracle's."""
-    kv = layout(*groups, page_size=page_size)
-    model = FakeModel(kv)
-    engine = core(model, kv, context=30, limits=Limits(*limits), sharing=sharing)
-    naive = oracle(kv, engine.context)
-    streams: list[tuple[Stream, list[int], SamplingParams, dict[str, Any]]] = []
-    step = 0
-    more = True
-    while more or any(request["arrives"] >= step for request in requests):
-        for request in requests:
-            if request["arrives"] == step:
-                prompt = [1 + i % 3 for i in range(request["shared"])] + request["own"]
-                params = SamplingParams(
-                    temperature=request["temperature"], max_tokens=request["max_tokens"], n=request["n"], seed=9,
-                    prompt_logprobs=request["prompt_logprobs"],
-                )
-                try:
-                    streams.append((engine.submit(prompt, params), prompt, params, request))
-                except ContextExceededError:
-                    assert len(prompt) > engine.context or (len(prompt) == engine.context and request["max_tokens"])
-        for stream, _, _, request in streams:
-            if request["cancelled"] is not None and request["arrives"] + request["cancelled"] == step:
-                stream.cancel()
-        more = checked_step(engine, model)
-        step += 1
-        assert step < 5_000
-    assert all(pool.held == 0 for pool in engine.pages.pools)
-    for stream, prompt, params, _ in streams:
-        events = list(stream)
-        for event in events:
-            if isinstance(event, Finished) and event.choice == 0 and event.stop.kind != "cancelled":
-                told = event.prompt_logprobs
-                assert (None if told is None else len(told)) == (params.prompt_logprobs and len(prompt))
-        for choice, answer in enumerate(collected(events)):
-            if params.max_tokens == 0:
-                assert (answer.tokens, answer.stop.kind) in {((), "length"), ((), "cancelled")}
-                continue
-            truth = naive.answer(prompt, params, seed=9, choice=choice)
-            if answer.stop.kind == "cancelled":
-                assert answer.tokens == truth.tokens[: len(answer.tokens)]
-            else:
-                assert answer == truth

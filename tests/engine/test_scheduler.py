@@ -21,9 +21,9 @@ def scheduler(
     return Scheduler(tables, cost, limits or Limits(max_requests=4, max_tokens=32, max_rows=8))
 
 
-def work(id: int, length: int, rows_from: int | None = None, leader: Work | None = None, base: int = 100) -> Work:
+def work(id: int, length: int, rows_from: int | None = None, base: int = 100) -> Work:
     tokens = [base * id + i for i in range(length)]
-    return Work(id, tokens, length - 1 if rows_from is None else rows_from, leader=leader)
+    return Work(id, tokens, length - 1 if rows_from is None else rows_from)
 
 
 def shape(plan: Plan) -> list[tuple[int, int, int, int]]:
@@ -142,31 +142,36 @@ def test_the_youngest_gives_its_pages_to_the_oldest_and_comes_back_first() -> No
     assert shape(plan) == [(2, 4, 5, 1), (3, 0, 1, 1)]  # its first page was still written
 
 
-def test_choices_wait_for_their_leader_and_take_up_its_pages() -> None:
+def test_a_request_waits_while_another_computes_its_prefix_and_takes_up_the_pages() -> None:
     s = scheduler()
-    leader = work(1, 35)
-    follower = Work(2, list(leader.tokens), 34, leader=leader)
-    s.add(leader)
-    s.add(follower)
-    s.add(work(3, 2))
+    first, twin, other = work(1, 60), Work(2, list(work(1, 60).tokens), 59), work(3, 2)
+    for w in (first, twin, other):
+        s.add(w)
     plan = s.plan()
     assert [w.id for w in plan.admitted] == [1, 3]
-    settle(s, plan)
-    while follower in s.waiting:
-        plan = s.plan()
+    while twin in s.waiting:
         settle(s, plan)
-    assert leader.computed > 34
-    assert (2, 32, 3, 1) in shape(plan)
+        plan = s.plan()
+    assert first.computed >= 56 - 4  # it waits for what is left as long as that is two pages
+    assert next(c for c in plan.chunks if c.work is twin).start >= 48
 
 
-def test_a_leader_that_ends_early_lets_its_followers_go() -> None:
+def test_a_request_waits_for_nobody_who_ended_or_is_of_another_key() -> None:
     s = scheduler()
-    leader = work(1, 40)
-    s.add(leader)
-    s.add(Work(2, list(leader.tokens), 39, leader=leader))
-    settle(s, s.plan())
-    s.remove(leader)
+    first = work(1, 60)
+    s.add(first)
+    s.add(Work(2, list(first.tokens), 59))
+    s.add(Work(3, list(first.tokens), 59, key="adapter"))
+    assert [w.id for w in s.plan().admitted] == [1, 3]
+    s.remove(first)
     assert [w.id for w in s.plan().admitted] == [2]
+
+
+def test_a_request_whose_prompt_rows_are_wanted_waits_for_nobody() -> None:
+    s = scheduler()
+    s.add(work(1, 60))
+    s.add(Work(2, list(work(1, 60).tokens), 0))
+    assert [w.id for w in s.plan().admitted] == [1, 2]
 
 
 @settings(max_examples=150, deadline=None)

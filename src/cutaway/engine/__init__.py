@@ -3,15 +3,21 @@
 from cutaway.engine.events import Event, Finished, Logprob, Timings, TokenChosen, TokenLogprob, Usage
 from cutaway.engine.loop import EngineCore
 from cutaway.engine.request import Request, Stream
+from cutaway.engine.results import Answer, AnswerStream, Collector, Delta, Result
 from cutaway.engine.scheduler import Limits
 
 __all__ = [
+    "Answer",
+    "AnswerStream",
+    "Collector",
+    "Delta",
     "EngineCore",
     "Event",
     "Finished",
     "Limits",
     "Logprob",
     "Request",
+    "Result",
     "Stream",
     "Timings",
     "TokenChosen",

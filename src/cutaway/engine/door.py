@@ -31,7 +31,7 @@ class Door:
     def requests(
         self, prompt: Sequence[int], params: SamplingParams, seed: int | None, key: Hashable
     ) -> Iterator[Request]:
-        """One request per choice; those after the first wait for its prompt, to take up its pages.
+        """One request per choice; they share their prompt's pages through the prefixes.
 
         Raises ParameterError and ContextExceededError.
         """
@@ -40,12 +40,10 @@ class Door:
         seed = params.seed if seed is None else seed
         seed = draw_seed() if seed is None else seed
         events: SimpleQueue[Event] = SimpleQueue()
-        leader: Work | None = None
         for choice in range(params.n):
             self._last += 1
             rows_from = 0 if params.prompt_logprobs is not None and choice == 0 else len(tokens) - 1
-            work = Work(self._last, list(tokens), rows_from, key, leader)
-            leader = leader or work
+            work = Work(self._last, list(tokens), rows_from, key)
             ends, names = self.tokenizer.end_ids, self.tokenizer
             sampler = Sampler(params, seed=seed, choice=choice, prompt=tokens, end_ids=ends, tokenizer=names)
             room = self.context - len(tokens)

