@@ -43,6 +43,7 @@ def test_equals_the_loop(strings: list[str], before: int, after: bytes) -> None:
 def test_windows_meet_without_a_seam(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(string_array, "_FIRST_WINDOW", window)
     monkeypatch.setattr(string_array, "_LAST_WINDOW", 2 * window)
+    monkeypatch.setattr(string_array, "_DECODED", window)
     strings = ["x" * (1 + i % 23) for i in range(500)]
     data = as_array(packed(strings))
     assert decode_strings(data, locate_strings(data, 0, 500, "field"), "field") == strings
@@ -67,3 +68,10 @@ def test_the_string_that_is_not_utf8_is_named() -> None:
     data = as_array(content)
     with pytest.raises(FormatError, match=r"field\[2\] at byte 29: not UTF-8"):
         decode_strings(data, locate_strings(data, 0, 3, "field"), "field")
+
+
+def test_the_string_is_named_by_its_place_in_the_whole_array() -> None:
+    content = packed(["ab"] * 5000) + struct.pack("<Q", 1) + b"\xff" + packed(["cd"])
+    data = as_array(content)
+    with pytest.raises(FormatError, match=r"field\[5000\] at byte 50008: not UTF-8"):
+        decode_strings(data, locate_strings(data, 0, 5002, "field"), "field")
