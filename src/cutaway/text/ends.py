@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from cutaway.text.vocabulary import NORMAL, Vocabulary
 
 # End of turn, of message, or of text, as the well-known families name them.
@@ -35,11 +37,9 @@ def end_ids(vocabulary: Vocabulary, named: Iterable[int | None]) -> frozenset[in
         named: ids to which the file itself gives that role.
     """
     ids = {id for id in named if id is not None}
-    for name in _NAMES:
-        id = vocabulary.ids.get(name)
-        if id is not None and vocabulary.types[id] != NORMAL:
-            ids.add(id)
+    special = {vocabulary.tokens[id]: id for id in np.flatnonzero(vocabulary.types != NORMAL).tolist()}
+    ids.update(special[name] for name in _NAMES if name in special)
     # In gpt-oss's format "<|end|>" ends a message inside a turn; "<|return|>" and "<|call|>" end the turn.
-    if {"<|return|>", "<|call|>", "<|end|>"} <= vocabulary.ids.keys():
-        ids.discard(vocabulary.ids["<|end|>"])
+    if {"<|return|>", "<|call|>", "<|end|>"} <= special.keys():
+        ids.discard(special["<|end|>"])
     return frozenset(ids)

@@ -17,7 +17,17 @@ from cutaway.text.markers import Marker, Markers
 from cutaway.text.pretokenizers import PreTokenizer, pre_tokenizer
 from cutaway.text.sentencepiece import find_merges
 from cutaway.text.tokenizer import SpecialIds, Tokenizer
-from cutaway.text.vocabulary import BYTE_OF, CONTROL, SPACE, USER, Vocabulary, as_types, byte_alphabet, is_structural
+from cutaway.text.vocabulary import (
+    BYTE_OF,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    USER,
+    Vocabulary,
+    as_types,
+    byte_alphabet,
+    is_structural,
+)
 
 _PREFIX = "tokenizer.ggml."
 # Architectures whose SentencePiece adds its prefix space in front of every run of text, not only the first.
@@ -81,14 +91,17 @@ def _build_byte_level(vocabulary: Vocabulary, merges: list[str], kind: PreTokeni
 
 
 def _byte_level_ids(vocabulary: Vocabulary) -> dict[str, int]:
-    """Ids by byte-level spelling; tokens that some converters left as plain text are spelled anew."""
+    """Ids by byte-level spelling; words that some converters left as plain text are spelled anew."""
     if set("".join(vocabulary.tokens)) <= BYTE_OF.keys():
         return vocabulary.ids
     alphabet = byte_alphabet()
-    return {
-        spelling if set(spelling) <= BYTE_OF.keys() else "".join([alphabet[byte] for byte in spelling.encode()]): id
-        for spelling, id in vocabulary.ids.items()
-    }
+    ids = dict(vocabulary.ids)
+    for id in vocabulary.of_type(NORMAL):
+        spelling = vocabulary.tokens[id]
+        if not set(spelling) <= BYTE_OF.keys():
+            del ids[spelling]
+            ids.setdefault("".join([alphabet[byte] for byte in spelling.encode()]), id)
+    return ids
 
 
 def _sentencepiece(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabulary) -> Tokenizer:

@@ -170,6 +170,19 @@ class GuardedText(str):
     def join(self, parts: Iterable[str], /) -> str:
         return self._wrap(str.join(self, parts))
 
+    def strip(self, characters: str | None = None, /) -> str:
+        return self._between(len(self._sent.lstrip(characters)), len(self._sent.rstrip(characters)))
+
+    def lstrip(self, characters: str | None = None, /) -> str:
+        return self._between(len(self._sent.lstrip(characters)), len(self))
+
+    def rstrip(self, characters: str | None = None, /) -> str:
+        return self._between(len(self), len(self._sent.rstrip(characters)))
+
+    def _between(self, from_left: int, from_right: int) -> str:
+        """What is left when these many characters remain after stripping on the left, and on the right."""
+        return self[len(self) - from_left : from_right]
+
     def removeprefix(self, prefix: str, /) -> str:
         return self[len(_clean(prefix, self._character)) :] if self.startswith(prefix) else self
 
@@ -244,7 +257,7 @@ _QUESTIONS = (
     "startswith endswith find rfind index rindex count isalnum isalpha isascii isdecimal isdigit isidentifier islower "
     "isnumeric isprintable isspace istitle isupper __lt__ __le__ __gt__ __ge__"
 )
-_CHANGES = "upper lower title capitalize casefold swapcase strip lstrip rstrip splitlines expandtabs zfill"
+_CHANGES = "upper lower title capitalize casefold swapcase splitlines expandtabs zfill"
 for _name in _QUESTIONS.split():
     setattr(GuardedText, _name, _on_clean(_name))
 for _name in _CHANGES.split():

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-_MAGIC = b"cutmrg\x00\x02"
+_MAGIC = b"cutmrg\x00\x03"
 _HASH = 32
 
 
@@ -67,6 +67,7 @@ def _write_whole(place: Path, parts: Iterable[bytes]) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(parts)
+        Path(name).chmod(0o644)
         Path(name).replace(place)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -9,7 +9,7 @@ which halves the list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,61 @@ def find_merges(vocabulary: Vocabulary, spellings: Sequence[str], scores: NDArra
     left, right, joined = _cuts(vocabulary, spellings)
     lengths = np.fromiter(map(len, spellings), np.int32, len(spellings))
     order = np.lexsort((joined, -lengths[right], -lengths[left], -scores[joined]))
-    return np.stack([left[order], right[order]], axis=1)
+    left, right, joined = left[order], right[order], joined[order]
+    ids = dict(zip(spellings, range(len(spellings)), strict=True))
+    ranks = _Ranks(left, right, joined, len(spellings))
+    happening = np.zeros(len(joined), bool)
+    pieces = np.unique(joined)
+    for length in np.unique(lengths[pieces]).tolist():
+        happening[_last_merges(_characters(pieces[lengths[pieces] == length], spellings, ids), ranks)] = True
+    return np.stack([left[happening], right[happening]], axis=1)
+
+
+class _Ranks:
+    """Rank of a pair of neighbours; `none` for a pair that does not merge."""
+
+    def __init__(self, left: I32, right: I32, joined: I32, vocab: int) -> None:
+        keys = left.astype(np.int64) * vocab + right
+        self.none = len(keys)
+        self.joined = np.append(joined, -1)
+        self._order = np.append(np.argsort(keys), self.none)
+        self._keys = np.append(keys[self._order[:-1]], -1)
+        self._vocab = vocab
+
+    def of(self, left: I32, right: I32) -> NDArray[np.int64]:
+        keys = left.astype(np.int64) * self._vocab + right
+        keys[(left < 0) | (right < 0)] = -2
+        place = np.searchsorted(self._keys[:-1], keys)
+        found: NDArray[np.int64] = np.where(self._keys[place] == keys, self._order[place], self.none)
+        return found
+
+
+def _characters(pieces: I32, spellings: Sequence[str], ids: Mapping[str, int]) -> I32:
+    """The characters of pieces of one length, as tokens (-1: not a token): int32 [pieces, length]."""
+    return np.array([[ids.get(character, -1) for character in spellings[piece]] for piece in pieces.tolist()], np.int32)
+
+
+def _last_merges(symbols: I32, ranks: _Ranks) -> NDArray[np.int64]:
+    """The rank of the merge that completes each piece, for those that arise at all.
+
+    symbols: int32 [pieces, symbols], merged step by step, all pieces at once, until one symbol would be left.
+    """
+    found = ranks.of(symbols[:, :-1], symbols[:, 1:])
+    while symbols.shape[1] > 2:
+        best = found.argmin(axis=1)
+        rows = np.arange(len(symbols))
+        alive = found[rows, best] < ranks.none
+        symbols, found, best = symbols[alive], found[alive], best[alive]
+        rows = rows[: len(symbols)]
+        symbols[rows, best] = ranks.joined[found[rows, best]]
+        columns = np.arange(symbols.shape[1] - 1)
+        symbols = np.take_along_axis(symbols, columns + (columns > best[:, None]), axis=1)
+        columns = columns[:-1]
+        found = np.take_along_axis(found, columns + (columns >= best[:, None]), axis=1)
+        for place, there in ((best - 1, best > 0), (best, best < found.shape[1])):
+            at = rows[there], place[there]
+            found[at] = ranks.of(symbols[at], symbols[at[0], at[1] + 1])
+    return found[found < ranks.none]
 
 
 def _cuts(vocabulary: Vocabulary, spellings: Sequence[str]) -> tuple[I32, I32, I32]:

@@ -151,7 +151,6 @@ class Tokenizer:
             else:
                 spans.append(Span(marker, offset, offset + len(part)))
             offset += len(part)
-        spans = _without_gaps(spans)
         if add_special:
             lead, tail = self._missing([span.id for span in spans])
             spans = [*(Span(i, 0, 0) for i in lead), *spans, *(Span(i, offset, offset) for i in tail)]
@@ -189,9 +188,9 @@ class Tokenizer:
 
     def _text_spans(self, text: str, *, first: bool) -> list[Span]:
         spans = self._encoder.spans(text, first=first)
-        if self._control_ids.isdisjoint(span.id for span in spans):
-            return spans
-        return self._broken_spans(text, first=first)
+        if not self._control_ids.isdisjoint(span.id for span in spans):
+            spans = self._broken_spans(text, first=first)
+        return _covering(spans, len(text))
 
     def _broken_spans(self, text: str, *, first: bool) -> list[Span]:
         """For the vocabularies whose merges lead to a control token: encoded in parts, cut inside every look-alike."""
@@ -209,12 +208,12 @@ class Tokenizer:
         return frozenset(self.vocabulary.of_type(CONTROL)) - {self.special.unk}
 
 
-def _without_gaps(spans: list[Span]) -> list[Span]:
-    """Every character belongs to a token: one that a normalizer dissolved, to the token before it."""
-    closed: list[Span] = []
-    following = None
+def _covering(spans: list[Span], length: int) -> list[Span]:
+    """Every character belongs to a token: one that a normalizer dissolved, to the tokens before it."""
+    covering: list[Span] = []
+    start = limit = length
     for span in reversed(spans):
-        end = span.end if following is None else max(span.end, following.start)
-        closed.append(span._replace(end=end))
-        following = span
-    return closed[::-1]
+        if span.start < start:
+            start, limit = span.start, start
+        covering.append(span._replace(end=max(span.end, limit)))
+    return covering[::-1]
