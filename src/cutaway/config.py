@@ -6,53 +6,68 @@ found (the paths looked at), or a wrong content (key, expected, given, the neare
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import json
 import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from annotated_types import Ge, Gt, Le
 
 from cutaway.errors import ConfigError
 
 FILE_NAME = "cutaway.toml"
 KVTypeName = Literal["f32", "bf16", "int8", "fp8"]
+Count = Annotated[int, Ge(1)]
+Share = Annotated[float, Ge(0), Le(1)]
+Penalty = Annotated[float, Ge(-2), Le(2)]
+_STRICT = {"extra": "forbid", "strict": True}
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class SamplingDefaults(_Section):
+@dataclass(frozen=True, slots=True)
+class SamplingDefaults:
     """Sampling options that hold unless the command line says otherwise. None: the model's or the preset's own."""
 
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
     preset: str | None = None
-    temperature: float | None = Field(default=None, ge=0, le=100)
-    top_p: float | None = Field(default=None, ge=0, le=1)
-    top_k: int | None = Field(default=None, ge=-1)
-    min_p: float | None = Field(default=None, ge=0, le=1)
-    typical_p: float | None = Field(default=None, gt=0, le=1)
-    repetition_penalty: float | None = Field(default=None, gt=0)
-    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
-    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
-    max_tokens: int | None = Field(default=None, ge=1)
+    temperature: Annotated[float, Ge(0), Le(100)] | None = None
+    top_p: Share | None = None
+    top_k: Annotated[int, Ge(-1)] | None = None
+    min_p: Share | None = None
+    typical_p: Annotated[float, Gt(0), Le(1)] | None = None
+    repetition_penalty: Annotated[float, Gt(0)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    max_tokens: Count | None = None
     seed: int | None = None
 
 
-class Config(_Section):
+@dataclass(frozen=True, slots=True)
+class Config:
     """The whole file. None: not said."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
     model: str | None = None
     system: str | None = None
-    threads: int | None = Field(default=None, ge=1)
-    context: int | None = Field(default=None, ge=1)
+    threads: Count | None = None
+    context: Count | None = None
     kv_k: KVTypeName | None = None
     kv_v: KVTypeName | None = None
     rope_scaling: str | None = None
     sampling: SamplingDefaults = SamplingDefaults()
+
+
+def settings(section: Config | SamplingDefaults) -> dict[str, Any]:
+    """What a section says, by key; sections inside it apart."""
+    said = {f.name: getattr(section, f.name) for f in dataclasses.fields(section)}
+    return {key: value for key, value in said.items() if value is not None and key != "sampling"}
 
 
 EXAMPLE = """\
@@ -106,12 +121,16 @@ def load_config(path: Path | None = None) -> Config:
 
 def parse_config(text: str, name: str = FILE_NAME) -> Config:
     """A config from its text. name: what errors call it. Raises ConfigError."""
+    # Not at the top: most runs have no config, and pydantic is slow to import.
+    from pydantic import TypeAdapter, ValidationError
+
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(_syntax(str(error), text, name)) from None
     try:
-        return Config.model_validate(values)
+        # As JSON: there, strict validation knows that an object is how a section is written.
+        return TypeAdapter(Config).validate_json(json.dumps(values, default=str))
     except ValidationError as error:
         raise ConfigError(f"{name}: " + "; ".join(_content(e) for e in error.errors())) from None
 
@@ -130,7 +149,7 @@ def _content(error: Mapping[str, Any]) -> str:
     """One wrong entry: key, expected, given, nearest key."""
     path = [str(part) for part in error["loc"]]
     key = ".".join(path)
-    if error["type"] == "extra_forbidden":
+    if error["type"] == "unexpected_keyword_argument":
         known = _known_keys(path[:-1])
         near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
         return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
@@ -139,4 +158,4 @@ def _content(error: Mapping[str, Any]) -> str:
 
 
 def _known_keys(path: Sequence[str]) -> list[str]:
-    return list(SamplingDefaults.model_fields if list(path) == ["sampling"] else Config.model_fields)
+    return [f.name for f in dataclasses.fields(SamplingDefaults if list(path) == ["sampling"] else Config)]

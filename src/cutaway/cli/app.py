@@ -1,0 +1,100 @@
+"""The program `cutaway`: its commands, and what becomes of their errors.
+
+Commands import what is heavy when they run, so that `cutaway --help` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from cutaway.cli.chat import chat
+from cutaway.cli.config import app as config_app
+from cutaway.cli.models import models
+from cutaway.cli.plan import plan
+from cutaway.cli.presets import presets
+from cutaway.cli.pull import pull
+from cutaway.cli.rm import rm
+from cutaway.cli.run import run
+from cutaway.cli.terminal import prepare_streams
+from cutaway.cli.tokens import tokens
+from cutaway.cli.version import version
+from cutaway.errors import CutawayError
+
+BAD_INPUT = 2  # exit status of every error that input can cause
+INTERRUPTED = 130
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,  # plain help: it survives every terminal, and it is quick
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A large-language-model engine with the casing cut away.",
+)
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks. May stand anywhere.")] = False,
+) -> None:
+    """Options of the program itself. `main` has taken --debug out already; here it is for the help."""
+
+
+for command in (run, chat, pull, models, rm, tokens, presets, plan, version):
+    app.command()(command)
+app.add_typer(config_app, name="config")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit: 0, 2 for bad input, 130 when interrupted, 1 for a fault of ours."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    end = given.index("--") if "--" in given else len(given)
+    debug = "--debug" in given[:end]
+    given = [a for i, a in enumerate(given) if a != "--debug" or i > end]
+    prepare_streams()
+    sys.exit(_run(given, debug=debug))
+
+
+def _run(arguments: list[str], *, debug: bool) -> int:
+    usage_error = typer.BadParameter.__mro__[1]  # typer does not export its base class
+    command = typer.main.get_command(app)
+    try:
+        # Not command.main(): it has its own ideas of what to do with interrupts and pipes.
+        with command.make_context("cutaway", arguments or ["--help"]) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+        return 0
+    except typer.Exit as left:
+        return left.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        if isinstance(error, CutawayError):
+            _say(f"error[{error.code}]: {error}")
+        elif isinstance(error, usage_error):
+            where = getattr(error, "ctx", None)
+            hint = f" (see: {where.command_path} --help)" if where else ""
+            _say(f"error[usage]: {error.format_message()}{hint}")  # type: ignore[attr-defined]
+        elif isinstance(error, MemoryError):
+            _say("error[memory_short]: out of memory (choose a smaller context or a smaller model)")
+        elif isinstance(error, OSError):
+            _say(f"error[system]: {error}")
+        else:
+            _say(f"error[internal]: {type(error).__name__}: {error} (a fault of cutaway's; --debug shows where)")
+            return 1
+        return BAD_INPUT
+
+
+def _say(text: str) -> None:
+    sys.stdout.flush()
+    print(f"cutaway: {text}", file=sys.stderr)

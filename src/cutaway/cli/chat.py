@@ -1,0 +1,119 @@
+"""`cutaway chat`: several turns. What was said stays in the cache's pages, so a turn computes only what is new."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cutaway.cli.input import text_argument
+from cutaway.cli.loading import open_engine, read_config, sampling_params
+from cutaway.cli.options import LoadOptions, SamplingOptions, option, takes_options
+from cutaway.cli.report import stop_line, timings_line
+from cutaway.cli.terminal import say, warn, write
+from cutaway.errors import CutawayError
+
+if TYPE_CHECKING:
+    from cutaway.assemble import Engine
+    from cutaway.engine import Result
+    from cutaway.sampling import SamplingParams
+
+HELP = """\
+/reset         forget the conversation
+/system TEXT   set the system message, and forget the conversation; without TEXT, none
+/again         answer the last message once more
+/help          this
+/exit          leave; Ctrl-D does too. Ctrl-C stops an answer."""
+
+
+@takes_options
+def chat(
+    load: LoadOptions,
+    sampling: SamplingOptions,
+    system: Annotated[str | None, option("--system", "-s", help="The system message.")] = None,
+    timings: Annotated[bool, option("--timings", help="Tell after each answer where the time went.")] = False,
+) -> None:
+    """Talk with a model. Ctrl-C stops the answer, not the program; /help lists what else can be typed."""
+    from cutaway.text import require_template
+
+    config = read_config(load)
+    sampling_params(sampling, config)
+    with open_engine(load, config) as engine:
+        require_template(engine.template)
+        params = sampling_params(sampling, config, engine.defaults)
+        Conversation(engine, params, system if system is not None else config.system, timings=timings).talk()
+
+
+class Conversation:
+    """The messages so far, and the person at the terminal."""
+
+    def __init__(self, engine: Engine, params: SamplingParams, system: str | None, *, timings: bool) -> None:
+        self.engine = engine
+        self.params = params
+        self.system = system
+        self.timings = timings
+        self.messages: list[dict[str, Any]] = []
+
+    def talk(self) -> None:
+        """Read lines until there are no more, or /exit."""
+        if sys.stdin.isatty():
+            import readline  # noqa: F401  # gives input() a history and an editable line
+
+            say("/help lists commands; Ctrl-D leaves")
+        while True:
+            try:
+                line = text_argument(input("> " if sys.stdin.isatty() else "")).strip()
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                say("\nCtrl-D or /exit leaves")
+                continue
+            if line in ("/exit", "/quit"):
+                return
+            if line:
+                self.hear(line)
+
+    def hear(self, line: str) -> None:
+        """A command or a message. An error ends the turn, not the program."""
+        word, _, rest = line.partition(" ")
+        if not line.startswith("/"):
+            self.answer([*self.messages, {"role": "user", "content": line}])
+        elif word == "/reset":
+            self.messages = []
+        elif word == "/system":
+            self.system, self.messages = rest.strip() or None, []
+        elif word == "/again":
+            kept = self.messages[:-1] if self.messages and self.messages[-1]["role"] == "assistant" else self.messages
+            self.answer(kept) if kept else say("nothing was said yet")
+        else:
+            say(HELP)
+
+    def answer(self, messages: Sequence[dict[str, Any]]) -> None:
+        """Have the model answer; messages and answer become the history, also when the answer was stopped."""
+        head = [{"role": "system", "content": self.system}] if self.system is not None else []
+        try:
+            result = self._stream([*head, *messages])
+            if result.error is not None:
+                raise result.error
+        except CutawayError as error:
+            say(f"cutaway: error[{error.code}]: {error}")
+            return
+        self.messages = [*messages, {"role": "assistant", "content": result.text}]
+        for warning in result.warnings:
+            warn(warning)
+        if line := stop_line(result.stop):
+            say(line)
+        if self.timings:
+            say(timings_line(result))
+
+    def _stream(self, messages: Sequence[dict[str, Any]]) -> Result:
+        with self.engine.stream(messages, self.params) as pieces:
+            while True:
+                try:
+                    for piece in pieces:
+                        write(piece.text)
+                        if piece.result is not None:
+                            write("\n")
+                            return piece.result
+                except KeyboardInterrupt:
+                    pieces.cancel()  # and read on: the last piece has what was said so far

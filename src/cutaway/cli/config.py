@@ -1,0 +1,47 @@
+"""`cutaway config`: make and check a cutaway.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cutaway.cli.terminal import say
+from cutaway.errors import ConfigError
+
+app = typer.Typer(rich_markup_mode=None, help="Make or check a cutaway.toml.")
+
+
+@app.command()
+def check(
+    path: Annotated[Path | None, typer.Argument(help="The file; without it, the one that a run would use.")] = None,
+) -> None:
+    """Say whether a config is right, and what it sets."""
+    from cutaway.config import config_paths, find_config, load_config, settings
+
+    found = path or find_config()
+    if found is None:
+        say("no config; looked at: " + ", ".join(str(p.absolute()) for p in config_paths()))
+        return
+    config = load_config(found)
+    say(f"{found}: right")
+    for prefix, section in (("", config), ("sampling.", config.sampling)):
+        for key, value in settings(section).items():
+            print(f"{prefix}{key} = {value!r}")
+
+
+@app.command()
+def init(
+    path: Annotated[Path | None, typer.Argument(help="Where; without it, cutaway.toml here.")] = None,
+) -> None:
+    """Write a config in which every line is commented out. Never over one that is there."""
+    from cutaway.config import EXAMPLE, FILE_NAME
+
+    target = path or Path(FILE_NAME)
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(EXAMPLE)
+    except FileExistsError:
+        raise ConfigError(f"{target} is there already", hint="it was left as it is") from None
+    say(f"wrote {target}")

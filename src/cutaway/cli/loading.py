@@ -1,0 +1,70 @@
+"""From what was said on the command line and in the config to a model on disk, an engine, and sampling parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutaway.cli.options import LoadOptions, SamplingOptions, sampling_changes
+from cutaway.cli.terminal import DownloadBar, say, warn
+from cutaway.registry import Resolved, resolve
+
+if TYPE_CHECKING:
+    from cutaway.assemble import Engine
+    from cutaway.config import Config
+    from cutaway.sampling import SamplingParams
+    from cutaway.trace import Recorder
+
+DEFAULT_MODEL = "smollm2-135m"
+
+
+def model_on_disk(name: str) -> Resolved:
+    """The model's file or folder. Shows a progress bar while it is fetched, and says whether anybody vouched for it."""
+    with DownloadBar(name) as progress:
+        found = resolve(name, pull=True, progress=progress)
+    if found.fetched and found.manifest is not None:
+        kept = "its hash was checked" if found.manifest.trust != "first use" else "its hash is trusted on first use"
+        say(f"kept {found.manifest.name} as {found.path}; {kept}; licence: {found.manifest.licence}")
+    return found
+
+
+def read_config(options: LoadOptions) -> Config:
+    """The config that was named, or the one that is found. Raises ConfigError."""
+    from cutaway.config import load_config
+
+    return load_config(Path(options.config) if options.config else None)
+
+
+def open_engine(options: LoadOptions, config: Config, recorder: Recorder | None = None) -> Engine:
+    """The engine that the options and the config ask for; its warnings are said."""
+    from cutaway.assemble import Engine
+
+    name = options.model or config.model or DEFAULT_MODEL
+    model_on_disk(name)
+    said: dict[str, Any] = {"recorder": recorder, "backend": options.backend}
+    for field in ("context", "threads", "kv_k", "kv_v", "rope_scaling"):
+        option = getattr(options, field)
+        said[field] = option if option is not None else getattr(config, field)
+    engine = Engine.load(name, pull=False, **{field: value for field, value in said.items() if value is not None})
+    for warning in engine.warnings:
+        warn(warning)
+    return engine
+
+
+def sampling_params(
+    options: SamplingOptions, config: Config, defaults: SamplingParams | None = None
+) -> SamplingParams:
+    """The command line over the config over a preset. defaults: the model's own, which the preset `chat` stands for.
+
+    A preset on the command line puts aside what the config says of its parameters. Raises ParameterError.
+    """
+    from cutaway.config import settings
+    from cutaway.sampling import preset
+
+    said = settings(config.sampling)
+    said.pop("preset", None)
+    name = options.preset or config.sampling.preset or "chat"
+    if options.preset is not None:
+        said = {k: v for k, v in said.items() if k in ("max_tokens", "seed")}
+    base = defaults if name == "chat" and defaults is not None else preset(name)
+    return base.replace(**(said | sampling_changes(options)))

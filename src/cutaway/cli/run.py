@@ -1,0 +1,99 @@
+"""`cutaway run`: one prompt, one answer."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cutaway.cli.input import text_argument
+from cutaway.cli.loading import open_engine, read_config, sampling_params
+from cutaway.cli.options import LoadOptions, SamplingOptions, option, takes_options
+from cutaway.cli.report import as_json, finish, timings_line
+from cutaway.cli.terminal import say, write, write_json
+
+if TYPE_CHECKING:
+    from cutaway.assemble import Engine, Prompt
+    from cutaway.engine import Result
+    from cutaway.sampling import SamplingParams
+    from cutaway.trace import JsonlRecorder
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """What goes in beside the prompt, and what is told beside the answer."""
+
+    system: Annotated[str | None, option("--system", "-s", help="The system message.")] = None
+    raw: Annotated[bool, option("--raw", help="Continue the text as it is: no chat template.")] = False
+    encoding: Annotated[str | None, option("--encoding", help="Of standard input. [detected]")] = None
+    json: Annotated[bool, option("--json", help="One JSON object: text, token ids, usage, stop, seed, ...")] = False
+    timings: Annotated[bool, option("--timings", help="Tell on standard error where the time went.")] = False
+    trace: Annotated[Path | None, option("--trace", help="Write a JSON record per token and step to this file.")] = None
+
+
+@takes_options
+def run(
+    prompt: Annotated[str, typer.Argument(help='The prompt; "-" reads it from standard input.')],
+    load: LoadOptions,
+    sampling: SamplingOptions,
+    output: OutputOptions,
+) -> None:
+    """Answer one prompt. The answer streams to standard output, everything else to standard error."""
+    text = text_argument(prompt, output.encoding)
+    if prompt == "-" and not output.raw:
+        text = text.rstrip("\r\n")
+    config = read_config(load)
+    sampling_params(sampling, config)  # a wrong parameter is said before anything is fetched or loaded
+    began = time.perf_counter()
+    with recorder_for(output.trace) as recorder, open_engine(load, config, recorder) as engine:
+        loaded = time.perf_counter() - began
+        params = sampling_params(sampling, config, engine.defaults)
+        system = output.system if output.system is not None else config.system
+        asked = text if output.raw else chat_messages(text, system)
+        result = answer(engine, asked, params, stream=not output.json and params.n == 1)
+        if output.json:
+            write_json({"model": str(engine.path), "load_seconds": round(loaded, 4), **as_json(result)})
+        finish(result, params, quiet=output.json, engine=engine)
+        if output.timings:
+            say(timings_line(result, loaded))
+
+
+def chat_messages(text: str, system: str | None) -> list[dict[str, Any]]:
+    head = [{"role": "system", "content": system}] if system is not None else []
+    return [*head, {"role": "user", "content": text}]
+
+
+def answer(engine: Engine, asked: Prompt, params: SamplingParams, *, stream: bool) -> Result:
+    """The result; with `stream` its text is written as it comes."""
+    with engine.stream(asked, params) as pieces:
+        last = ""
+        for piece in pieces:
+            if stream and piece.text:
+                write(last := piece.text)
+            if piece.result is not None:
+                if stream and not last.endswith("\n"):
+                    write("\n")
+                return piece.result
+    raise AssertionError("a stream ends with its result")
+
+
+@contextlib.contextmanager
+def recorder_for(path: Path | None) -> Iterator[JsonlRecorder | None]:
+    """A recorder to a file, which does not stay if nothing was recorded."""
+    if path is None:
+        yield None
+        return
+    from cutaway.trace import JsonlRecorder
+
+    with JsonlRecorder(path) as recorder:
+        try:
+            yield recorder
+        finally:
+            recorder.close()
+            if not path.stat().st_size:
+                path.unlink()
