@@ -5,8 +5,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
+#include <cstdint>
 #include <functional>
+#include <numeric>
 #include <vector>
 
 #include "odds.h"
@@ -65,9 +66,20 @@ struct Mass {
     int64_t finite = 0;    // tokens above -infinity
 };
 
-CUTAWAY_CLONES static int64_t sum_odds(const float* row, int64_t n, double top, double inverse) {
+// After block_maxima. A block whose best token is e^-32 times as likely as the row's holds no odds above 0.
+CUTAWAY_CLONES static int64_t sum_odds(const float* row, int64_t n, const int32_t* blocks, double top, double inverse) {
     int64_t total = 0;
-    for (int64_t i = 0; i < n; ++i) total += to_units(exp_nonpositive((static_cast<double>(row[i]) - top) * inverse));
+    for (int64_t b = 0; b * BLOCK < n; ++b) {
+        if ((static_cast<double>(value_of(blocks[b])) - top) * inverse < -32.0) continue;
+        const float* x = row + b * BLOCK;
+        if ((b + 1) * BLOCK <= n) {
+            for (int64_t i = 0; i < BLOCK; ++i)
+                total += to_units(exp_nonpositive((static_cast<double>(x[i]) - top) * inverse));
+        } else {
+            for (int64_t i = 0; i < n - b * BLOCK; ++i)
+                total += to_units(exp_nonpositive((static_cast<double>(x[i]) - top) * inverse));
+        }
+    }
     return total;
 }
 
@@ -226,7 +238,8 @@ inline int64_t draw(const float* row, int64_t n, const Truncation& t, uint64_t u
     if (best < 0) return best;
     double top = static_cast<double>(row[best]);
     bool limited = t.top_k > 0 && t.top_k < n;
-    int64_t total = limited ? 0 : sum_odds(row, n, top, t.inverse);
+    bool min_p_alone = t.top_p >= 1.0 && t.min_p > 0.0;  // then only what is kept is summed
+    int64_t total = limited || min_p_alone ? 0 : sum_odds(row, n, s.blocks.data(), top, t.inverse);
     std::vector<int64_t> w;
     const int64_t blocks = static_cast<int64_t>(s.blocks.size());
     // where block maxima no longer narrow the search, everything is sorted once
@@ -235,8 +248,7 @@ inline int64_t draw(const float* row, int64_t n, const Truncation& t, uint64_t u
         w.resize(s.entries.size());
         for (size_t i = 0; i < w.size(); ++i)
             w[i] = to_units(exp_nonpositive((static_cast<double>(logit_of(s.entries[i])) - top) * t.inverse));
-        if (limited)
-            for (int64_t x : w) total += x;
+        if (limited) total = std::accumulate(w.begin(), w.end(), int64_t{0});
         bool all = limited || k >= n || static_cast<int64_t>(s.entries.size()) < k;
         int64_t at = draw_among(s.entries, w, all, total, t, uniform53);
         if (at >= 0) return id_of(s.entries[at]);

@@ -2,7 +2,7 @@
 
 from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
 from cutaway.sampling.params import LogprobsMode, SamplingParams, Stage
-from cutaway.sampling.presets import PRESETS, Preset, own_options, preset
+from cutaway.sampling.presets import PRESETS, Preset, ignored_options, own_options, preset
 from cutaway.sampling.randomness import draw_seed
 from cutaway.sampling.sampler import STAGES, Choice, Sampler
 from cutaway.sampling.stop import StopChecker, StopKind, StopReason
@@ -21,6 +21,7 @@ __all__ = [
     "StopReason",
     "TokenLogprobs",
     "draw_seed",
+    "ignored_options",
     "own_options",
     "preset",
     "token_logprobs",

@@ -1,6 +1,6 @@
 """Log-probabilities of the model's own distribution, before any stage: log_softmax of the raw logits, in float64.
 
-The normaliser is an exact sum of weights rounded to 2^-44 of the best token's; it is within 1e-8 of log_softmax.
+The normaliser is an exact sum of odds rounded to 2^-44 of the best token's; it is within 1e-8 of log_softmax.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cutaway.sampling.selection import Row, best_token, checked, count_before, log_total, order, total_weight
+from cutaway.sampling.selection import Row, best_token, checked, count_before, log_total, measure_row, order
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,6 @@ def token_logprobs(row: Row, token: int, top: int) -> TokenLogprobs:
     """
     row = np.ascontiguousarray(row, np.float32)
     best = float(row[checked(best_token(row), "(asked for log-probabilities)")])
-    normaliser = best + log_total(total_weight(row, best, 1.0))
+    normaliser = best + log_total(measure_row(row, best, 1.0)[0])
     alternatives = tuple((int(id), float(row[id]) - normaliser) for id in order(row, top))
     return TokenLogprobs(float(row[token]) - normaliser, int(count_before(row, int(token))) + 1, alternatives)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cutaway.sampling.selection import Ids, Row, count_before, log_total, measure_row, weigh
+from cutaway.sampling.selection import Ids, Row, count_before, log_total, measure_row, odds_of
 from cutaway.sampling.temperature import entropy_of
 from cutaway.trace import StageRecord
 
@@ -53,25 +53,25 @@ class Views:
 
 def _record(old: View, new: View, token: int) -> StageRecord:
     total, spread, finite = measure_row(new.row, new.top, new.inverse)
-    weight = int(weigh(new.row[token : token + 1], new.top, new.inverse)[0])
+    odds = int(odds_of(new.row[token : token + 1], new.top, new.inverse)[0])
     return StageRecord(
         name=new.name,
         kept=finite,
         entropy=entropy_of(total, spread),
         kl=0.0 if old is new else divergence(new, old),
-        probability=weight / total,
+        probability=odds / total,
         rank=int(count_before(new.row, token)) + 1,
     )
 
 
 def divergence(new: View, old: View) -> float:
     """D(new || old) in nats; infinite where a stage lets in a token that was out."""
-    weights = weigh(new.row, new.top, new.inverse)
-    inside = weights > 0
+    odds = odds_of(new.row, new.top, new.inverse)
+    inside = odds > 0
     new_logs, new_normaliser = new.logs()
     old_logs, old_normaliser = old.logs()
     if np.isneginf(old_logs[inside]).any():
         return math.inf
-    shares = weights[inside] / float(weights.sum())
+    shares = odds[inside] / float(odds.sum())
     terms = shares * ((new_logs[inside] - new_normaliser) - (old_logs[inside] - old_normaliser))
     return max(0.0, int(np.rint(terms * _FINE).astype(np.int64).sum()) / _FINE)

@@ -139,7 +139,7 @@ class SamplingParams:
         """Raises ParameterError where a token id named by these parameters is not below `vocab`."""
         lists: dict[str, Sequence[int]] = {
             "logit_bias": tuple(self.logit_bias),
-            "allowed_tokens": self.allowed_tokens or (),
+            "allowed_tokens": () if self.allowed_tokens is None else self.allowed_tokens,
             "banned_tokens": self.banned_tokens,
             "stop_token_ids": self.stop_token_ids,
         }

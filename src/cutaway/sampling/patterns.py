@@ -21,6 +21,8 @@ class Pattern:
             self._compiled = regex.compile(source)
         except regex.error as error:
             raise ValueError(f"no regular expression: {error}") from None
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
 
     def match_in(self, text: str, start: int, end: int) -> tuple[int, int] | None:
         """The leftmost match in text[:end] that begins at `start` or later: its span. What lies before `start` is

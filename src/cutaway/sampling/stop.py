@@ -9,10 +9,12 @@ matter. A stop takes effect at the first length L at which, looking at text[:L] 
 Where several do at the same L, the one that begins first counts; strings before patterns, then as they were given.
 The text ends where the match begins (`include_stop_str`: where it ends). Text that may still become a match is held
 back: the longest end of the text that begins a stop string, and from the first place at which `regex` sees a partial
-match. Text that is let go cannot become part of a later match. Held text is sent when the run ends for another reason.
+match (so a pattern that begins with `.*` holds everything). Text that is let go cannot become part of a later match.
+Held text is sent when the run ends for another reason.
 
 Order of reasons at one token: end token, stop token, stop string or pattern, length, context, time. Neither stops nor
-end tokens count until `min_tokens` tokens are out; a match must end after their text.
+end tokens count until `min_tokens` tokens are out: a stop string must end after their text, and a pattern's match that
+takes effect within it is passed over, so that the next one begins after it.
 """
 
 from __future__ import annotations
@@ -171,6 +173,8 @@ class Scan:
             if search and (found := self._at(end)) is not None:
                 return found
             for i, pattern in enumerate(self._patterns):
+                if not search and (passed := pattern.match_in(self.text, self._from[i], end)) is not None:
+                    self._from[i] = passed[1]
                 self._from[i] = pattern.hold_from(self.text, self._from[i], end)
         return None
 

@@ -13,34 +13,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.sampling.params import SamplingParams
-from cutaway.sampling.selection import UNIT, Ids, Row, Weights, log_total, order, weigh
+from cutaway.sampling.selection import UNIT, Ids, Odds, Row, log_total, odds_of, order
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Tokens that can still be drawn, best first (ties: lower id first).
 
-    ids: int32 [n]; weights: int64 [n] in units of 2^-44 of the best token's; scaled: float64 [n], their logarithms
+    ids: int32 [n]; odds: int64 [n] in units of 2^-44 of the best token's; scaled: float64 [n], their logarithms
     (logit - best) / temperature.
     """
 
     ids: Ids
-    weights: Weights
+    odds: Odds
     scaled: NDArray[np.float64]
 
     def keep(self, which: slice | NDArray[np.bool_]) -> Candidates:
-        return Candidates(self.ids[which], self.weights[which], self.scaled[which])
+        return Candidates(self.ids[which], self.odds[which], self.scaled[which])
 
     @property
     def total(self) -> int:
-        return int(self.weights.sum())
+        return int(self.odds.sum())
 
 
 def candidates(row: Row, top: float, inverse: float, count: int) -> Candidates:
     """The `count` best of `row` (float32 [vocab]) at temperature 1 / inverse; top: the row's best logit."""
     ids = order(row, count)
     logits = row[ids]
-    return Candidates(ids, weigh(logits, top, inverse), (logits.astype(np.float64) - top) * inverse)
+    return Candidates(ids, odds_of(logits, top, inverse), (logits.astype(np.float64) - top) * inverse)
 
 
 def top_k(these: Candidates, k: int) -> Candidates:
@@ -50,13 +50,13 @@ def top_k(these: Candidates, k: int) -> Candidates:
 
 def top_p(these: Candidates, share: float) -> Candidates:
     """The fewest best that hold `share` of the mass, at least one. Holtzman et al. 2020, "nucleus sampling"."""
-    reached = np.cumsum(these.weights).astype(np.float64) >= share * float(these.total)
+    reached = np.cumsum(these.odds).astype(np.float64) >= share * float(these.total)
     return these.keep(slice(int(np.argmax(reached)) + 1))
 
 
 def min_p(these: Candidates, share: float) -> Candidates:
     """Those at least `share` times as likely as the best. Nguyen et al. 2024."""
-    return these.keep(these.weights.astype(np.float64) >= share * UNIT)
+    return these.keep(these.odds.astype(np.float64) >= share * UNIT)
 
 
 def typical_p(these: Candidates, share: float) -> Candidates:
@@ -64,10 +64,10 @@ def typical_p(these: Candidates, share: float) -> Candidates:
     Meister et al. 2022, "Locally typical sampling"."""
     total = these.total
     normaliser = log_total(total)
-    spread = np.rint(these.weights * -these.scaled).astype(np.int64)  # a weight of 0 may meet any scaled logit
+    spread = np.rint(these.odds * -these.scaled).astype(np.int64)  # odds of 0 may meet any scaled logit
     distance = np.abs(normaliser - these.scaled - (normaliser + int(spread.sum()) / total))
     by_distance = np.argsort(distance, kind="stable")
-    reached = np.cumsum(these.weights[by_distance]).astype(np.float64) >= share * float(total)
+    reached = np.cumsum(these.odds[by_distance]).astype(np.float64) >= share * float(total)
     kept = np.zeros(len(distance), np.bool_)
     kept[by_distance[: int(np.argmax(reached)) + 1]] = True
     return these.keep(kept)
@@ -88,4 +88,4 @@ def truncations(params: SamplingParams, vocab: int) -> tuple[tuple[str, Callable
 def draw(these: Candidates, uniform53: int) -> int:
     """Where in `these` the draw falls: the first whose running total exceeds uniform * total."""
     target = (uniform53 * these.total) >> 53
-    return int(np.searchsorted(np.cumsum(these.weights), target, side="right"))
+    return int(np.searchsorted(np.cumsum(these.odds), target, side="right"))

@@ -17,7 +17,7 @@ class StageRecord:
 
     name: the stage; kept: tokens that can still be drawn after it; entropy: of the distribution after it, in nats;
     kl: D(after || before), what this stage alone changed, in nats; probability, rank: of the token that was finally
-    chosen, after this stage (rank from 1; both 0 never happens for the chosen token).
+    chosen, after this stage (rank from 1, among all tokens; a token that is out ranks behind those that are in).
     """
 
     name: str
