@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cutaway.cache import GroupSize, PageTables
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from cutaway.cache import GroupSize, PageTables
 
 SIZE = 4
 
@@ -49,7 +50,7 @@ def test_window_pages_go_back_as_soon_as_no_later_token_sees_them() -> None:
 
 def test_capacity_is_that_of_the_full_group_when_the_window_group_can_turn_over() -> None:
     assert PageTables([GroupSize(None, 8), GroupSize(6, 4)], SIZE).capacity == 32
-    assert PageTables([GroupSize(None, 8), GroupSize(6, 3)], SIZE).capacity == 32  # window 6: five others, two or 3 pages
+    assert PageTables([GroupSize(None, 8), GroupSize(6, 3)], SIZE).capacity == 32  # 5 others: 2 pages or 3
     assert PageTables([GroupSize(None, 8), GroupSize(6, 2)], SIZE).capacity == 8
     assert PageTables([GroupSize(6, 4)], SIZE).capacity > 10**9
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fake_model import VOCAB, FakeModel, LetterTokenizer, layout
-
 from cutaway.engine import EngineCore, Event, Finished, Limits, Stream, TokenChosen
 from cutaway.ops.protocol import F32, KVLayout, Step
 from cutaway.sampling import SamplingParams
+from engine.fake_model import VOCAB, FakeModel, LetterTokenizer, layout
 from oracle import Answer, Oracle
 
 CONTEXT = 48

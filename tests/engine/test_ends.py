@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from driving import FULL, GREEDY, WINDOWS, answers, core, drain, last, oracle
-from fake_model import VOCAB, FakeModel
 
 from cutaway.engine import Limits
 from cutaway.errors import EngineError
 from cutaway.ops.protocol import F32, Step
+from engine.driving import FULL, GREEDY, WINDOWS, answers, core, drain, last, oracle
+from engine.fake_model import VOCAB, FakeModel
 from oracle import Answer
 
 

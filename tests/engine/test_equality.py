@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from driving import checked_step, collected, core, oracle
-from fake_model import FakeModel, layout
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.engine import Finished, Limits, Stream
 from cutaway.errors import ContextExceededError
 from cutaway.sampling import SamplingParams
+from engine.driving import checked_step, collected, core, oracle
+from engine.fake_model import FakeModel, layout
 
 REQUEST = st.fixed_dictionaries(
     {

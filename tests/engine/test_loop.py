@@ -6,14 +6,14 @@ import time
 
 import numpy as np
 import pytest
-from driving import FULL, GREEDY, LIMITS, WINDOWS, answers, checked_step, core, drain, last, oracle
-from fake_model import VOCAB, FakeModel, layout
 
 from cutaway.engine import Finished, Limits, TokenChosen
 from cutaway.errors import ContextExceededError, ParameterError
 from cutaway.ops.protocol import KVLayout
 from cutaway.sampling import SamplingParams
 from cutaway.trace import MemoryRecorder, StepRecord, TokenRecord
+from engine.driving import FULL, GREEDY, LIMITS, WINDOWS, answers, checked_step, core, drain, last, oracle
+from engine.fake_model import VOCAB, FakeModel, layout
 
 
 @pytest.mark.parametrize("kv", [FULL, WINDOWS])

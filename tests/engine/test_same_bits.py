@@ -1,0 +1,124 @@
+"""The same request gives the same bits on the real backend, whatever the engine does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cutaway.engine import EngineCore, Finished, Limits
+from cutaway.ops.native import NativeOps
+from cutaway.ops.protocol import F32
+from cutaway.sampling import SamplingParams
+from engine.fake_model import LetterTokenizer
+from oracle import Oracle
+from tiny import TinyModel
+
+VOCAB, CONTEXT = 133, 256
+
+
+class NumberTokenizer(LetterTokenizer):
+    end_ids: frozenset[int] = frozenset()
+
+    def detokenizer(self, *, skip_special: bool = True) -> Any:
+        class Numbers:
+            def push(self, token: int) -> str:
+                return f" {token}"
+
+            def flush(self) -> str:
+                return ""
+
+        return Numbers()
+
+
+def prompt(seed: int, length: int) -> list[int]:
+    return np.random.default_rng(seed).integers(0, VOCAB, length).tolist()
+
+
+class Watch:
+    """A stage of its own that keeps the bits of every row that it was given, and changes none."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, bytes] = {}
+
+    def __call__(self, logits: F32, prompt: Sequence[int], generated: Sequence[int]) -> None:
+        self.rows[len(generated)] = logits.tobytes()
+
+
+def engine(threads: int, *, chunk: int = 512, pages: int | None = None, requests: int = 16) -> EngineCore:
+    model = TinyModel(NativeOps(threads=threads))
+    layout = model.layout
+    if pages is not None:  # fewer than the backend has: so that requests are preempted
+        layout = replace(layout, groups=tuple(replace(group, pages=pages) for group in layout.groups))
+    limits = Limits(max_requests=min(requests, chunk), max_tokens=chunk, max_rows=64, step_us=10**9)
+    tokenizer: Any = NumberTokenizer()
+    return EngineCore(model.ops.record(model.forward), layout, tokenizer, vocab=VOCAB, context=CONTEXT, limits=limits)
+
+
+TARGET = prompt(0, 61)
+OTHERS = [prompt(i, length) for i, length in enumerate((1, 16, 17, 37, 38, 100, 5, 64), 1)]
+PARAMS = SamplingParams(temperature=1.0, seed=3, max_tokens=24)
+
+
+def watched(core: EngineCore, *, others: Sequence[Sequence[int]] = (), late: bool = False) -> dict[int, bytes]:
+    """The bits of every row of TARGET's answer. late: the others are there first."""
+    watch = Watch()
+    streams = [core.submit(other, PARAMS) for other in others] if late else []
+    streams.append(core.submit(TARGET, PARAMS.replace(stages=[watch])))
+    if not late:
+        streams += [core.submit(other, PARAMS) for other in others]
+    while core.step():
+        core.pages.check()
+    assert all(event.error is None for stream in streams for event in stream if isinstance(event, Finished))
+    assert len(watch.rows) == PARAMS.max_tokens
+    return watch.rows
+
+
+@pytest.fixture(scope="module")
+def truth() -> dict[int, bytes]:
+    """From the naive engine: everything computed anew for every token, on one thread."""
+    model = TinyModel(NativeOps(threads=1))
+    tokenizer: Any = NumberTokenizer()
+    watch = Watch()
+    naive = Oracle(model.ops.record(model.forward), model.layout, tokenizer, context=CONTEXT)
+    naive.answer(TARGET, PARAMS.replace(stages=[watch]), seed=3)
+    return watch.rows
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("chunk", [1, 7, 512])
+def test_alone_in_chunks(truth: dict[int, bytes], threads: int, chunk: int) -> None:
+    assert watched(engine(threads, chunk=chunk)) == truth
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("chunk", [9, 40, 512])
+def test_in_a_batch_of_nine(truth: dict[int, bytes], threads: int, chunk: int) -> None:
+    assert watched(engine(threads, chunk=chunk), others=OTHERS, late=chunk == 40) == truth
+
+
+def test_after_a_prefix_hit(truth: dict[int, bytes]) -> None:
+    core = engine(2)
+    assert watched(core) == truth
+    assert watched(core) == truth
+    stream = core.submit(TARGET, PARAMS)
+    while core.step():
+        pass
+    assert [event.usage.cached_tokens for event in stream if isinstance(event, Finished)] == [48]
+
+
+def test_after_preemptions(truth: dict[int, bytes]) -> None:
+    core = engine(2, pages=16, chunk=64)
+    plan, preempted = core.scheduler.plan, []
+
+    def counting() -> Any:
+        made = plan()
+        preempted.extend(made.preempted)
+        return made
+
+    core.scheduler.plan = counting  # type: ignore[method-assign]
+    assert watched(core, others=OTHERS, late=True) == truth
+    assert any(work.tokens[: len(TARGET)] == TARGET for work in preempted), "this test wants TARGET to be preempted"
