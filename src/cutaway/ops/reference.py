@@ -239,6 +239,8 @@ class ReferenceOps:
         mixed = np.zeros_like(x)
         for expert in range(shares.shape[1]):  # ascending, so that the sum's order is fixed
             rows = np.nonzero(shares[:, expert])[0]
+            if not len(rows):
+                continue
             m = n[rows]
             h = act(self.multiply(m, experts.gate[expert])) * self.multiply(m, experts.up[expert])
             mixed[rows] += shares[rows, expert, None] * self.multiply(h, experts.down[expert])
