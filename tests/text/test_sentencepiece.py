@@ -101,15 +101,9 @@ def test_merges_that_can_happen_give_the_ids_of_all_merges(tokens: list[str], te
     vocabulary = Vocabulary(tokens, as_types(None, len(tokens)), "sentencepiece")
     scores = -np.arange(len(tokens), dtype=np.float64)
     ids = vocabulary.ids
-    every = sorted(
-        (
-            (l, t[len(l) :])
-            for t in tokens
-            for l in (t[:k] for k in range(1, len(t)))
-            if l in ids and t[len(l) :] in ids
-        ),
-        key=lambda pair: (ids[pair[0] + pair[1]], -len(pair[0])),
-    )
+    cuts = ((token[:place], token[place:]) for token in tokens for place in range(1, len(token)))
+    every = [cut for cut in cuts if cut[0] in ids and cut[1] in ids]
+    every.sort(key=lambda cut: (ids[cut[0] + cut[1]], -len(cut[0])))
     kept = [(tokens[a], tokens[b]) for a, b in sentencepiece.find_merges(vocabulary, tokens, scores).tolist()]
     assert set(kept) <= set(every)
     assert len({left + right for left, right in kept}) == len(kept)

@@ -50,7 +50,7 @@ def test_token_types_must_fit_the_tokens() -> None:
     assert as_types(None, 2).tolist() == [1, 1]
     with pytest.raises(TokenizerError, match="3 entries for 2 tokens"):
         as_types(np.array([1, 1, 1]), 2)
-    with pytest.raises(TokenizerError, match="outside 0..6"):
+    with pytest.raises(TokenizerError, match=r"outside 0\.\.6"):
         as_types(np.array([1, 9]), 2)
 
 

@@ -28,7 +28,7 @@ class Encoder:
     """
 
     def __init__(self, build: Callable[[], tuple[Any, Any]]) -> None:
-        self._build = build
+        self._build: Callable[[], tuple[Any, Any]] | None = build
         self._lock = threading.Lock()
         self._built: tuple[Any, Any] | None = None
 
@@ -36,8 +36,10 @@ class Encoder:
         """Build now (once, from whichever thread comes first)."""
         with self._lock:
             if self._built is None:
+                assert self._build is not None
                 with collector_paused():
                     self._built = self._build()
+                self._build = None  # with all that it was built from
             return self._built
 
     def ids(self, text: str, *, first: bool) -> list[int]:

@@ -43,7 +43,12 @@ def tokenizer_from_json(folder: Path) -> Tokenizer:
     added = [entry for entry in content.get("added_tokens") or () if isinstance(entry, dict)]
     vocabulary = _vocabulary(model, added, _scheme(content))
     special = _special_ids(vocabulary, config, generation, _template_ids(content))
-    encoder = Encoder(lambda: _build(text, [entry for entry in added if not _is_marker(entry)]))
+    kept = [entry for entry in added if not _is_marker(entry)]
+    if any(entry["content"] not in model["vocab"] for entry in kept):
+        # The library numbers added tokens itself, unless the model knows them.
+        model["vocab"].update((entry["content"], entry["id"]) for entry in kept)
+        text = json.dumps(content, ensure_ascii=False)
+    encoder = Encoder(lambda: _build(text, kept))
     return Tokenizer(vocabulary, encoder, _markers(added), special, strip_space=_strips_space(content))
 
 
