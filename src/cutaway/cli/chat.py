@@ -34,6 +34,7 @@ def chat(
     timings: Annotated[bool, option("--timings", help="Tell after each answer where the time went.")] = False,
 ) -> None:
     """Talk with a model. Ctrl-C stops the answer, not the program; /help lists what else can be typed."""
+    from cutaway.sampling import draw_seed
     from cutaway.text import require_template
 
     config = read_config(load)
@@ -41,6 +42,9 @@ def chat(
     with open_engine(load, config) as engine:
         require_template(engine.template)
         params = sampling_params(sampling, config, engine.defaults)
+        if params.seed is None and params.temperature > 0:
+            params = params.replace(seed=draw_seed())
+            say(f"[seed {params.seed}]")
         Conversation(engine, params, system if system is not None else config.system, timings=timings).talk()
 
 

@@ -83,7 +83,8 @@ def stop_line(stop: StopReason) -> str:
 
 def logprob_line(entry: TokenLogprob, engine: Engine) -> str:
     def named(token: int, value: float) -> str:
-        return f"{engine.tokenizer.piece(token)!r} {value:.4f}"
+        text = engine.tokenizer.token_bytes(token).decode("utf-8", "backslashreplace")
+        return f"{(text or engine.tokenizer.piece(token))!r} {value:.4f}"
 
     best = ", ".join(named(token, value) for token, value in entry.top)
     return f"{named(entry.token, entry.logprob)} (rank {entry.rank})" + (f"; best: {best}" if best else "")

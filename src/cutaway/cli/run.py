@@ -16,6 +16,7 @@ from cutaway.cli.loading import open_engine, read_config, sampling_params
 from cutaway.cli.options import LoadOptions, SamplingOptions, option, takes_options
 from cutaway.cli.report import as_json, finish, timings_line
 from cutaway.cli.terminal import say, write, write_json
+from cutaway.errors import TemplateError
 
 if TYPE_CHECKING:
     from cutaway.assemble import Engine, Prompt
@@ -52,6 +53,10 @@ def run(
     began = time.perf_counter()
     with recorder_for(output.trace) as recorder, open_engine(load, config, recorder) as engine:
         loaded = time.perf_counter() - began
+        if not output.raw and engine.template is None:
+            raise TemplateError(
+                "this model has no chat template", hint="--raw continues the text as it is", code="template_missing"
+            )
         params = sampling_params(sampling, config, engine.defaults)
         system = output.system if output.system is not None else config.system
         asked = text if output.raw else chat_messages(text, system)
