@@ -179,7 +179,7 @@ def test_a_second_turn_computes_only_what_is_new(engine: Engine) -> None:
     (one,) = engine.generate(first, GREEDY)
     second = [*first, {"role": "assistant", "content": "it is wet"}, {"role": "user", "content": "ok"}]
     (two,) = engine.generate(second, GREEDY)
-    assert two.usage.cached_tokens >= len(one.prompt_token_ids) // 16 * 16 > 0
+    assert two.usage.cached_tokens >= len(one.prompt_token_ids) > 16
 
 
 def test_user_text_is_no_control_token(engine: Engine) -> None:  # case C01

@@ -133,10 +133,54 @@ def test_a_window_group_needs_only_its_window_for_a_hit() -> None:
     assert run(tables, 4, [*tokens, 99], chunk=4) == 0  # the full group has all of it, the window group nothing
 
 
+def test_the_next_turn_goes_on_in_the_part_filled_page() -> None:
+    tables = PageTables([GroupSize(None, 8), GroupSize(3, 8)], SIZE)
+    history = list(range(11))
+    run(tables, 1, history)
+    last = [tables.table(1, group)[2] for group in range(2)]
+    tables.close(1, history)
+    tables.check()
+    assert run(tables, 2, [*history, 50, 51]) == 11
+    assert [tables.table(2, group)[2] for group in range(2)] == last
+    assert run(tables, 3, [*history, 60]) == 8  # one taker only: the other computes those three anew
+
+
+def test_a_tail_serves_as_far_as_it_is_the_same() -> None:
+    tables = PageTables([GroupSize(None, 8)], SIZE)
+    run(tables, 1, range(7))
+    tables.close(1, range(7))
+    assert run(tables, 2, [0, 1, 2, 3, 4, 9, 9, 9]) == 5
+    tables.close(2, [0, 1, 2, 3, 4, 9, 9, 9])
+    assert run(tables, 3, [0, 1, 2, 3, 4, 5, 6, 7]) == 4  # what was written over is gone
+    assert run(tables, 4, [0, 1, 2, 3, 4, 9, 9, 9, 9]) == 8
+
+
+def test_only_what_was_written_becomes_a_tail_and_the_last_token_is_computed() -> None:
+    tables = PageTables([GroupSize(None, 8)], SIZE)
+    tables.open(1, range(4))
+    tables.extend(1, 2)
+    tables.written(1, range(4))
+    tables.extend(1, 1)  # cancelled during its step
+    tables.close(1, range(4))
+    assert tables.open(2, range(4)) == 2
+    tables.close(2, range(4))
+    assert tables.open(3, range(2)) == 1
+
+
+def test_tails_are_evicted_like_other_pages() -> None:
+    tables = PageTables([GroupSize(None, 3)], SIZE)
+    run(tables, 1, [1, 2])
+    tables.close(1, [1, 2])
+    run(tables, 2, range(10, 22))
+    tables.check()
+    tables.close(2, range(10, 22))
+    assert tables.open(3, [1, 2, 3]) == 0
+
+
 def test_without_sharing_nothing_is_kept() -> None:
     tables = PageTables([GroupSize(None, 8)], SIZE, sharing=False)
     run(tables, 1, range(9))
-    tables.close(1)
+    tables.close(1, range(9))
     assert run(tables, 2, range(9)) == 0
     assert tables.pools[0].cached == 0
 
@@ -197,7 +241,7 @@ class Ledger(RuleBasedStateMachine):
     @rule(data=st.data())
     def close(self, data: st.DataObject) -> None:
         request = data.draw(st.sampled_from(sorted(self.live)))
-        self.tables.close(request)
+        self.tables.close(request, self.live[request] if data.draw(st.booleans()) else ())
         del self.live[request], self.computed[request]
 
     @rule()

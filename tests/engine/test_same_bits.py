@@ -110,6 +110,15 @@ def test_after_a_prefix_hit(truth: dict[int, bytes]) -> None:
     assert [event.usage.cached_tokens for event in stream if isinstance(event, Finished)] == [48]
 
 
+def test_in_a_page_that_another_request_began(truth: dict[int, bytes]) -> None:
+    core = engine(2)
+    stream = core.submit([*TARGET[:55], 99], PARAMS.replace(max_tokens=6))  # ends at token 60, in TARGET's last page
+    while core.step():
+        pass
+    assert list(stream)
+    assert watched(core) == truth
+
+
 def test_after_preemptions(truth: dict[int, bytes]) -> None:
     core = engine(2, pages=16, chunk=64)
     plan, preempted = core.scheduler.plan, []

@@ -1,5 +1,8 @@
 """Which prefix each published page holds: a tree with one node per page of tokens.
 
+A page that was full is shared by as many as want it. The part-filled last page of a request that ended is a tail: one
+later request may take it over and go on writing in it.
+
 A node's name is (its parent, its tokens), compared token by token, so two different prefixes can never be taken for one
 another; a root's name is whatever else the keys and values depend on (adapter, salt). A node has one page per KV group,
 or -1 where that group has none (never written, or taken for something else).
@@ -13,13 +16,14 @@ from collections.abc import Hashable, Iterator, Sequence
 class Node:
     """`tokens` lie in `pages[group]`, if the tokens before them are those of `parent`."""
 
-    __slots__ = ("children", "pages", "parent", "tokens")
+    __slots__ = ("children", "pages", "parent", "tails", "tokens")
 
     def __init__(self, parent: Node | None, tokens: tuple[int, ...], groups: int) -> None:
         self.parent = parent
         self.tokens = tokens
         self.pages = [-1] * groups
         self.children: dict[tuple[int, ...], Node] = {}
+        self.tails: dict[tuple[int, ...], Node] = {}
 
 
 class PrefixTree:
@@ -46,12 +50,23 @@ class PrefixTree:
                 yield node
 
     def extend(self, parent: Node, tokens: tuple[int, ...]) -> Node:
-        """The node after `parent` for one full page of tokens, made if it is not there."""
-        assert len(tokens) == self._page_size
-        node = parent.children.get(tokens)
+        """The node after `parent` for a page of tokens, or for a tail if they are fewer; made if it is not there."""
+        assert 0 < len(tokens) <= self._page_size
+        siblings = parent.children if len(tokens) == self._page_size else parent.tails
+        node = siblings.get(tokens)
         if node is None:
-            node = parent.children[tokens] = Node(parent, tokens, self._groups)
+            node = siblings[tokens] = Node(parent, tokens, self._groups)
         return node
+
+    def longest_tail(self, parent: Node, tokens: Sequence[int]) -> tuple[Node | None, int]:
+        """The whole tail after `parent` that begins most like `tokens`, and how many tokens they have in common."""
+        best, most = None, 0
+        for node in parent.tails.values():
+            common = next((i for i, (a, b) in enumerate(zip(node.tokens, tokens, strict=False)) if a != b), None)
+            common = min(len(node.tokens), len(tokens)) if common is None else common
+            if common > most and -1 not in node.pages:
+                best, most = node, common
+        return best, most
 
     def attach(self, node: Node, group: int, page: int) -> None:
         """The page holds the node's tokens. A node has at most one page per group."""
@@ -64,10 +79,13 @@ class PrefixTree:
         node: Node | None = self._owner[group].pop(page)
         assert node is not None
         node.pages[group] = -1
-        while node is not None and node.parent is not None and not node.children and max(node.pages) == -1:
+        while node is not None and node.parent is not None and not node.children and not node.tails:
+            if max(node.pages) != -1:
+                return
             parent = node.parent
-            if parent.children.get(node.tokens) is node:
-                del parent.children[node.tokens]
+            for siblings in (parent.children, parent.tails):
+                if siblings.get(node.tokens) is node:
+                    del siblings[node.tokens]
             node = parent
 
     def pages(self, group: int) -> set[int]:

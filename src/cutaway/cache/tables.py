@@ -5,7 +5,8 @@
     window group  -1            | -1            | page 2        | page 5      (what left the window was given back)
 
 A request opens with the longest prefix that is already written, extends by whole pages before a step, says after the
-step what was written (full pages become findable, pages that left a window go back), and closes.
+step what was written (full pages become findable, pages that left a window go back), and closes (its part-filled last
+page becomes a tail, so that the next turn of a chat goes on in it).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from functools import partial
 
 from cutaway.cache.pool import PagePool
 from cutaway.cache.prefixes import Node, PrefixTree
+
+TAILS = 16  # after one node: they are compared one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class _Held:
     first: list[int]
     published: int = 0  # pages that are in the tree, or were found there
     length: int = 0  # positions below it have a page
+    written: int = 0  # positions below it are written
 
 
 class PageTables:
@@ -84,7 +88,7 @@ class PageTables:
         nodes = self._longest(list(self._tree.walk(key, tokens[: max(limit, 0)]))) if self.sharing else []
         node = nodes[-1] if nodes else self._tree.root(key) if self.sharing else Node(None, (), 0)
         length = len(nodes) * self.page_size
-        held = _Held(node, [], [], len(nodes), length)
+        held = _Held(node, [], [], len(nodes), length, length)
         for index, (group, pool) in enumerate(zip(self.groups, self.pools, strict=True)):
             first = self._first_needed(group, length)
             table = array("i", [-1] * first + [node.pages[index] for node in nodes[first:]])
@@ -93,7 +97,21 @@ class PageTables:
             held.tables.append(table)
             held.first.append(first)
         self._held[request] = held
-        return length
+        if self.sharing:
+            self._take_tail(held, tokens[length : max(limit, length)])
+        return held.length
+
+    def _take_tail(self, held: _Held, tokens: Sequence[int]) -> None:
+        """Go on in the part-filled page of a request that ended, if it begins like `tokens`. Nobody else holds it."""
+        tail, common = self._tree.longest_tail(held.node, tokens)
+        if tail is None:
+            return
+        for index, (page, pool, table) in enumerate(zip(tuple(tail.pages), self.pools, held.tables, strict=True)):
+            pool.share(page)
+            pool.retract(page)
+            self._tree.detach(index, page)
+            table.append(page)
+        held.length = held.written = held.length + common
 
     def _longest(self, nodes: list[Node]) -> list[Node]:
         """The longest beginning of `nodes` that serves: full groups have all its pages, window groups their window."""
@@ -144,6 +162,7 @@ class PageTables:
     def written(self, request: int, tokens: Sequence[int]) -> None:
         """Every position that the request was extended to is written. tokens: its tokens, at least as many."""
         held = self._held[request]
+        held.written = held.length
         if self.sharing:
             self._publish(held, tokens)
         for index, (group, pool, table) in enumerate(zip(self.groups, self.pools, held.tables, strict=True)):
@@ -172,13 +191,29 @@ class PageTables:
                     pool.give(page)
                     table[at] = known
 
-    def close(self, request: int) -> None:
-        """Give everything back. Later pages go first, so that a prefix is worn away from its end."""
+    def close(self, request: int, tokens: Sequence[int] = ()) -> None:
+        """Give everything back. Later pages go first, so that a prefix is worn away from its end.
+
+        tokens: the request's, to keep what is written of its last page as a tail; none: not to keep it.
+        """
         held = self._held.pop(request)
+        if self.sharing:
+            self._publish_tail(held, tokens)
         for pool, table in zip(self.pools, held.tables, strict=True):
             for page in reversed(table):
                 if page != -1:
                     pool.give(page)
+
+    def _publish_tail(self, held: _Held, tokens: Sequence[int]) -> None:
+        at = held.published
+        tail = tuple(tokens[at * self.page_size : held.written])
+        if not tail or len(held.node.tails) >= TAILS:
+            return
+        node = self._tree.extend(held.node, tail)
+        if max(node.pages) == -1:  # else another request has left the same
+            for index, (pool, table) in enumerate(zip(self.pools, held.tables, strict=True)):
+                self._tree.attach(node, index, table[at])
+                pool.publish(table[at])
 
     # --- looking ----------------------------------------------------------------------------------------------------
     def table(self, request: int, group: int) -> array[int]:

@@ -101,7 +101,7 @@ class Scheduler:
         """The request has ended, whatever the reason: its pages go back."""
         if work in self.running:
             self.running.remove(work)
-            self.pages.close(work.id)
+            self.pages.close(work.id, work.tokens)
         else:
             self.waiting.remove(work)
 
@@ -149,7 +149,7 @@ class Scheduler:
         needs = [self.pages.need(other.id, len(other.tokens)) for other in (*self.running, work)]
         if all(sum(need) <= pages for need, pages in zip(zip(*needs, strict=True), self.pages.available, strict=True)):
             return True
-        self.pages.close(work.id)
+        self.pages.close(work.id, work.tokens)
         work.computed = 0
         return False
 
@@ -190,7 +190,7 @@ class Scheduler:
     def _preempt(self) -> Work:
         """Take the youngest running request's pages; it waits at the head of the line."""
         work = self.running.pop()
-        self.pages.close(work.id)
+        self.pages.close(work.id, work.tokens)
         work.computed = 0
         self.waiting.appendleft(work)
         return work
