@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -286,9 +288,30 @@ def test_closing_twice_and_asking_after(tiny: Path) -> None:
         engine.generate("x", GREEDY)
 
 
+def test_an_engine_that_nobody_closed_ends_with_its_last_user(tiny: Path) -> None:
+    stream = Engine.load(tiny, backend="reference").stream("x", GREEDY)
+    gc.collect()
+    assert stream.result().stop.kind == "length"  # the stream keeps it
+    before = threading.active_count()
+    del stream
+    gc.collect()
+    assert threading.active_count() == before - 1
+
+
+def test_a_program_that_leaves_without_closing_ends(tiny: Path) -> None:
+    script = f"""
+from cutaway import Engine, SamplingParams
+engine = Engine.load({str(tiny)!r}, backend="reference")
+stream = engine.stream("x", SamplingParams(ignore_eos=True))
+next(stream)
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.models
 def test_smollm2_answers_a_question(smollm2_path: Path) -> None:
-    with Engine.load(smollm2_path, backend="reference", context=256) as engine:
+    with Engine.load(smollm2_path, context=256) as engine:
         question = [{"role": "user", "content": "What is the capital of France?"}]
         (result,) = engine.generate(question, SamplingParams(temperature=0.0, max_tokens=12))
     assert "Paris" in result.text

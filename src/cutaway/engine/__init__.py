@@ -1,5 +1,6 @@
 """The engine: requests, the scheduler that shares steps among them, batches, and the loop that runs them."""
 
+from cutaway.engine.cost import CostModel
 from cutaway.engine.events import Event, Finished, Logprob, Timings, TokenChosen, TokenLogprob, Usage
 from cutaway.engine.loop import EngineCore
 from cutaway.engine.request import Request, Stream
@@ -10,6 +11,7 @@ __all__ = [
     "Answer",
     "AnswerStream",
     "Collector",
+    "CostModel",
     "Delta",
     "EngineCore",
     "Event",

@@ -38,18 +38,19 @@ class EngineCore:
     step_function: a step to logits, float32 [rows, vocab]; the array may be reused by its next call.
     layout: the pages of the step function's cache. vocab: ids that a prompt may hold, and columns of the logits.
     context: tokens that prompt and answer may have together; less if the pages do not hold so many.
-    sharing: take up prefixes that are already written.
+    cost: what a step is believed to cost before one was measured. sharing: take up prefixes that are already written.
     """
 
     def __init__(
         self, step_function: StepFunction, layout: KVLayout, tokenizer: Tokenizer, *,
-        vocab: int, context: int, limits: Limits | None = None, recorder: Recorder = NULL, sharing: bool = True,
+        vocab: int, context: int, limits: Limits | None = None, cost: CostModel | None = None,
+        recorder: Recorder = NULL, sharing: bool = True,
     ) -> None:
         groups = [GroupSize(group.window, group.pages) for group in layout.groups]
         self.pages = PageTables(groups, layout.page_size, sharing=sharing)
         self.context = min(context, self.pages.capacity)
         self.limits = limits or Limits()
-        self.cost = CostModel()
+        self.cost = cost or CostModel()
         self.scheduler = Scheduler(self.pages, self.cost, self.limits)
         self.steps = 0
         self._step_function = step_function

@@ -130,8 +130,10 @@ class AnswerStream:
     After `cancel` it may be iterated to its end: the last piece then has the result so far.
     """
 
-    def __init__(self, stream: Stream, prompt: Sequence[int]) -> None:
+    def __init__(self, stream: Stream, prompt: Sequence[int], keeps: object = None) -> None:
+        """keeps: what must live as long as the stream does (the engine)."""
         self.cancel = stream.cancel
+        self._keeps = keeps
         self._stream = stream
         self._collector = Collector(prompt, len(stream.requests))
         self._ended = False
