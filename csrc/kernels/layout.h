@@ -50,7 +50,7 @@ enum Scales : int { kHalf, kHalfMin, kSuperMin, kSuper16, kSuperMin16, kFloat, k
 
 constexpr int kPanelRows = 16, kGroup = 32, kTile = 8;  // kTile: the tallest tile of tokens
 
-constexpr int kPlaneBytes[] = {256, 320, 384, 512, 256};
+constexpr int kPlaneBytes[] = {256, 320, 384, 512, 256, 0, 0, 0};  // 0: float weights are not cut into groups
 // bytes of scales per `kScaleGroups` groups
 constexpr int kScaleBytes[] = {32, 64, 64 + 8 * 32, 32 + 16 * 16, 64 + 16 * 32, 64, 128, 0};
 constexpr int kScaleGroups[] = {1, 1, 8, 8, 8, 1, 1, 1};

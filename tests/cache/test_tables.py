@@ -177,6 +177,15 @@ def test_tails_are_evicted_like_other_pages() -> None:
     assert tables.open(3, [1, 2, 3]) == 0
 
 
+def test_a_tail_that_lost_a_page_in_one_group_is_not_taken() -> None:
+    tables = PageTables([GroupSize(None, 16), GroupSize(3, 2)], SIZE)
+    run(tables, 1, [1, 2])
+    tables.close(1, [1, 2])
+    run(tables, 2, range(10, 18), chunk=4)  # needs both pages of the window group
+    assert tables.open(3, [1, 2, 3]) == 0
+    tables.check()
+
+
 def test_without_sharing_nothing_is_kept() -> None:
     tables = PageTables([GroupSize(None, 8)], SIZE, sharing=False)
     run(tables, 1, range(9))

@@ -167,7 +167,11 @@ Der schnelle braune Fuchs. \u65e5\u672c\u8a9e \u4e2d\u6587 caf\u00e9 na\u00efve.
 
 @pytest.mark.parametrize("prefix", [True, False])
 def test_a_trained_sentencepiece_model(tmp_path: Path, prefix: bool) -> None:
-    """Scores to merges, prefix space and byte fallback against SentencePiece itself and transformers' conversion."""
+    """Scores to merges, prefix space and byte fallback against SentencePiece itself and transformers' conversion.
+
+    Before a text that begins with a blank SentencePiece puts its prefix too, as do Llama 2's own tokenizer.json and we;
+    transformers' conversion does not, and so loses that blank.
+    """
     import sentencepiece
     from transformers.integrations.gguf import convert_gguf_tokenizer
 
@@ -201,11 +205,9 @@ def test_a_trained_sentencepiece_model(tmp_path: Path, prefix: bool) -> None:
     ours = load_tokenizer(tmp_path / "m.gguf", keys | {"tokenizer.ggml.add_space_prefix": prefix})
     for text in corpus():
         ids = ours.encode(text, add_special=False)
-        if prefix:
+        if prefix and not text.startswith((" ", "\u2581")) and "<unk>" not in text:
             assert ids == theirs.encode(text, add_special_tokens=False).ids, text[:80]
-        if not text.startswith((" ", "\u2581")) and "\0" not in text:
+        if "\0" not in text:  # which ends a text there
             assert ids == model.encode(text), text[:80]
-        assert ours.decode(ids) == text.replace("\u2581", " ").removeprefix(
-            " " if prefix and text.startswith(" ") else ""
-        )
+        assert ours.decode(ids) == text.replace("\u2581", " ")
     assert ours.encode_segments([Segment("</s>", True), Segment("hello", False)])[0] == 2

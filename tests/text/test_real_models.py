@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+import warnings
 from typing import Any
 
 import pytest
@@ -113,7 +115,13 @@ def test_text_survives_and_pieces_cover_it(text: str, name: str, request: pytest
     import unicodedata
 
     tokenizer: Tokenizer = request.getfixturevalue(name)[0]
-    ids = tokenizer.encode(text, add_special=False)
+    with warnings.catch_warnings(record=True) as lost:
+        warnings.simplefilter("always")
+        ids = tokenizer.encode(text, add_special=False)
+    if lost:  # SmolLM2 has no token for some control characters and for the first byte of planes without characters
+        assert name == "smollm2"
+        assert re.search("[\\x04\\x06\\x13\\x14\\x16\\x1d\\U00040000-\\U000bffff]", text)
+        return
     back = {"qwen": unicodedata.normalize("NFC", text), "gemma": text.replace("\u2581", " ")}.get(name, text)
     assert tokenizer.decode(ids) == back
     assert not {tokenizer.kind(id) for id in ids} & {"control", "unknown"}
@@ -182,7 +190,7 @@ def test_qwen_tools_and_replayed_arguments(qwen: Loaded) -> None:
     assert "<b> & 'q' <|im_end|>" in text
     ids = tokenizer.encode_segments(segments)
     # Twice in the system text and once in the history, where the template writes them; never from the user.
-    assert ids.count(151657) == ids.count(151658) == 3 - 1
+    assert ids.count(151657) == ids.count(151658) == 3
     assert ids.count(151645) == 4
 
 

@@ -47,6 +47,18 @@ def test_phi3_adds_it_to_every_run(load: Load, sentencepiece_metadata: Make) -> 
     tokenizer = load(sentencepiece_metadata() | {"general.architecture": "phi3"})
     expected = ["\u2581he", "<|im_end|>", "\u2581he"]
     assert pieces(tokenizer, "he<|im_end|>he", add_special=False, parse_special=True) == expected
+    # The blanks behind a control token belong to it, except behind these.
+    assert pieces(tokenizer, "he<|im_end|> \n he", add_special=False, parse_special=True) == expected
+    assert pieces(tokenizer, "<s>\n", add_special=False, parse_special=True) == ["<s>", "\u2581", "\n"]
+
+
+def test_pieces_cover_the_text_without_the_prefix(load: Load, sentencepiece_metadata: Make) -> None:
+    spans = [
+        (piece.piece, piece.start, piece.end) for piece in load(sentencepiece_metadata()).pieces("hello \u672c\n\nx")
+    ]
+    assert spans[0] == ("\u2581hello", 0, 5)
+    assert spans[1:5] == [("\u2581", 5, 6), *((f"<0x{byte:02X}>", 6, 7) for byte in "\u672c".encode())]
+    assert spans[5] == ("\n\n", 7, 9)
 
 
 def test_text_never_merges_into_a_control_token_or_a_byte(load: Load, sentencepiece_metadata: Make) -> None:
@@ -75,7 +87,7 @@ def test_merges_are_cached_and_a_broken_cache_is_not_trusted(
         raise AssertionError("found again although cached")
 
     with monkeypatch.context() as patch:
-        patch.setattr("cutaway.text.gguf.find_merges", refuse)
+        patch.setattr("cutaway.text.sentencepiece.find_merges", refuse)
         assert load(sentencepiece_metadata()).encode("hello hello abc") == expected
     for broken in (b"", content[:-8], content[:-1] + bytes([content[-1] ^ 1]), content + b"\0" * 8, b"x" + content[1:]):
         cached.write_bytes(broken)

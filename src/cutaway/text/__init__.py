@@ -5,7 +5,7 @@ from __future__ import annotations
 from cutaway.text.detokenizer import Detokenizer
 from cutaway.text.loading import load_tokenizer
 from cutaway.text.template import ChatTemplate, load_template, require_template
-from cutaway.text.tokenizer import Piece, Segment, SpecialIds, Tokenizer
+from cutaway.text.tokenizer import Piece, Segment, SpecialIds, TextLossWarning, Tokenizer
 from cutaway.text.vocabulary import Vocabulary
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Piece",
     "Segment",
     "SpecialIds",
+    "TextLossWarning",
     "Tokenizer",
     "Vocabulary",
     "load_template",

@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.errors import TokenizerError, UnsupportedError
-from cutaway.text import merge_cache
 from cutaway.text.encoder import Encoder
 from cutaway.text.ends import end_ids
 from cutaway.text.markers import Marker, Markers
 from cutaway.text.pretokenizers import PreTokenizer, pre_tokenizer
-from cutaway.text.sentencepiece import find_merges
 from cutaway.text.tokenizer import SpecialIds, Tokenizer
 from cutaway.text.vocabulary import (
     BYTE_OF,
@@ -32,7 +30,9 @@ from cutaway.text.vocabulary import (
 _PREFIX = "tokenizer.ggml."
 # Architectures whose SentencePiece adds its prefix space in front of every run of text, not only the first.
 _SPACE_EVERYWHERE = frozenset({"phi3"})
-# ... and whose pieces rank by their place in the file: the scores do not say.
+# Phi-3's control tokens swallow the blanks behind them, except for these (its tokenizer.json says so).
+_KEEPS_BLANKS = frozenset({"<unk>", "<s>", "<|endoftext|>"})
+# Architectures whose pieces rank by their place in the file: the scores do not say.
 _RANK_BY_PLACE = frozenset({"gemma", "gemma2", "gemma3", "gemma3n"})
 
 
@@ -128,7 +128,8 @@ def _sentencepiece(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabula
             pairs = _split(merges)
         return _build_sentencepiece(vocabulary, spellings, pairs, scheme, special.unk)
 
-    return Tokenizer(vocabulary, Encoder(build), _markers(vocabulary), special, strip_space=prefix)
+    markers = _markers(vocabulary, rstrip=scheme == "everywhere")
+    return Tokenizer(vocabulary, Encoder(build), markers, special, strip_space=prefix)
 
 
 def respelled(vocabulary: Vocabulary) -> list[str]:
@@ -142,10 +143,12 @@ def respelled(vocabulary: Vocabulary) -> list[str]:
 def _pairs(
     path: Path, vocabulary: Vocabulary, spellings: list[str], scores: NDArray[np.float64]
 ) -> list[tuple[str, str]]:
+    from cutaway.text import merge_cache, sentencepiece  # only such files pay for them
+
     key = merge_cache.content_key("\n".join(spellings).encode(), vocabulary.types.tobytes(), scores.tobytes())
     merges = merge_cache.read(path, key)
     if merges is None or (merges.size and not 0 <= merges.min() <= merges.max() < len(spellings)):
-        merges = find_merges(vocabulary, spellings, scores)
+        merges = sentencepiece.find_merges(vocabulary, spellings, scores)
         merge_cache.write(path, key, merges)
     spell = spellings.__getitem__
     return list(zip(map(spell, merges[:, 0].tolist()), map(spell, merges[:, 1].tolist()), strict=True))
@@ -155,7 +158,7 @@ def _build_sentencepiece(
     vocabulary: Vocabulary, spellings: list[str], pairs: list[Any], scheme: str, unk: int | None
 ) -> tuple[Any, Any]:
     from tokenizers import Tokenizer as Library
-    from tokenizers import models, normalizers, pre_tokenizers
+    from tokenizers import models, normalizers
 
     ids = dict(zip(spellings, range(len(spellings)), strict=True))
     unknown = vocabulary.tokens[unk] if unk is not None else None
@@ -164,16 +167,14 @@ def _build_sentencepiece(
     except Exception as error:  # the library raises its bare Exception
         raise TokenizerError(f"the file's merges do not fit tokenizer.ggml.tokens: {error}") from error
 
-    def library(prepend: str) -> Any:
+    def library(*, prefix: bool) -> Any:
         made = Library(model)
-        if scheme == "everywhere":
-            made.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
-        else:
-            made.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme=prepend, split=False)
+        spaces = normalizers.Replace(" ", SPACE)
+        made.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if prefix else spaces
         made.add_tokens(_text_tokens(vocabulary))
         return made
 
-    return library("first" if scheme == "first" else "never"), library("never")
+    return library(prefix=scheme != "never"), library(prefix=scheme == "everywhere")
 
 
 def _text_tokens(vocabulary: Vocabulary) -> list[Any]:
@@ -186,10 +187,11 @@ def _text_tokens(vocabulary: Vocabulary) -> list[Any]:
     return [AddedToken(text, normalized=False, special=False) for text in texts if text and not is_structural(text)]
 
 
-def _markers(vocabulary: Vocabulary) -> Markers:
+def _markers(vocabulary: Vocabulary, *, rstrip: bool = False) -> Markers:
+    """Control tokens, and user-defined ones that are not text. `rstrip`: blanks after a control token belong to it."""
     tokens = vocabulary.tokens
     found = vocabulary.of_type(CONTROL) + [id for id in vocabulary.of_type(USER) if is_structural(tokens[id])]
-    return Markers({tokens[id]: Marker(id) for id in found})
+    return Markers({tokens[id]: Marker(id, rstrip=rstrip and tokens[id] not in _KEEPS_BLANKS) for id in found})
 
 
 def _special_ids(metadata: Mapping[str, Any], vocabulary: Vocabulary, add_bos: bool) -> SpecialIds:

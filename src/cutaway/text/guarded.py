@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import pairwise
 from typing import Any, SupportsIndex
 
@@ -264,6 +265,7 @@ for _name in _CHANGES.split():
     setattr(GuardedText, _name, _kept(_name))
 
 
+@cache
 def guarded_type(character: str) -> type[GuardedText]:
     """`GuardedText` for one noncharacter."""
     return type("GuardedText", (GuardedText,), {"__slots__": (), "_character": character})

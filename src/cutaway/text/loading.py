@@ -8,7 +8,6 @@ from typing import Any
 
 from cutaway.text.gguf import tokenizer_from_gguf
 from cutaway.text.tokenizer import Tokenizer
-from cutaway.text.tokenizer_json import tokenizer_from_json
 
 
 def load_tokenizer(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
@@ -18,4 +17,6 @@ def load_tokenizer(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
     """
     if metadata:
         return tokenizer_from_gguf(path, metadata)
+    from cutaway.text.tokenizer_json import tokenizer_from_json  # a GGUF file does not need it
+
     return tokenizer_from_json(path if path.is_dir() else path.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -11,7 +12,10 @@ from cutaway.errors import TokenizerError
 from cutaway.text.detokenizer import Detokenizer
 from cutaway.text.encoder import Encoder, Span, not_text
 from cutaway.text.markers import Markers
-from cutaway.text.vocabulary import CONTROL, UNKNOWN, Vocabulary
+from cutaway.text.vocabulary import CONTROL, UNKNOWN, Vocabulary, byte_alphabet
+
+
+_IN_UTF8 = frozenset({*range(0xC0), *range(0xC2, 0xF5)})
 
 
 class Segment(NamedTuple):
@@ -30,6 +34,10 @@ class Piece(NamedTuple):
     start: int
     end: int
     kind: str
+
+
+class TextLossWarning(UserWarning):
+    """Part of a text cannot be written with a vocabulary."""
 
 
 class SpecialIds(NamedTuple):
@@ -182,6 +190,7 @@ class Tokenizer:
 
     def _text_ids(self, text: str, *, first: bool) -> list[int]:
         ids = self._encoder.ids(text, first=first)
+        self._warn_of_loss(text, ids)
         if self._control_ids.isdisjoint(ids):
             return ids
         return [span.id for span in self._broken_spans(text, first=first)]
@@ -202,6 +211,23 @@ class Tokenizer:
         if not self._control_ids.isdisjoint(span.id for span in spans):
             raise TokenizerError("this tokenizer reads a control token out of plain text that does not name it")
         return spans
+
+    def _warn_of_loss(self, text: str, ids: Sequence[int]) -> None:
+        """Some vocabularies cannot write every byte (SmolLM2's lacks eight); what they drop is not dropped silently."""
+        lost = sum(map(text.encode().count, self._unwritable)) if self._unwritable else 0
+        if self.special.unk is not None:
+            lost += ids.count(self.special.unk)
+        if lost:
+            what = f"{lost} bytes or characters of the text have no token in this vocabulary and are lost"
+            warnings.warn(what, TextLossWarning, stacklevel=4)
+
+    @cached_property
+    def _unwritable(self) -> list[int]:
+        """The bytes of UTF-8 that a byte-level vocabulary has no token for."""
+        if self.vocabulary.scheme != "byte_level":
+            return []
+        single = {token for token in self.vocabulary.tokens if len(token) == 1}
+        return [byte for byte, spelling in enumerate(byte_alphabet()) if spelling not in single and byte in _IN_UTF8]
 
     @cached_property
     def _control_ids(self) -> frozenset[int]:
