@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cutaway.cli.terminal import say
+from cutaway.cli.terminal import say, warn
 from cutaway.errors import ConfigError
 
 app = typer.Typer(rich_markup_mode=None, help="Make or check a cutaway.toml.")
@@ -24,11 +25,18 @@ def check(
     if found is None:
         say("no config; looked at: " + ", ".join(str(p.absolute()) for p in config_paths()))
         return
-    config = load_config(found)
+    config = load_config(found, warn)
     say(f"{found}: right")
-    for prefix, section in (("", config), ("sampling.", config.sampling)):
+    parts: list[tuple[str, Any]] = [("", config)]
+    parts += [(f"{name}.", getattr(config, name)) for name in ("sampling", "server", "limits", "logging")]
+    parts += [(f"models.{number}.", model) for number, model in enumerate(config.models)]
+    for prefix, section in parts:
+        said = {f.name for f in dataclasses.fields(section) if getattr(section, f.name) != f.default}
         for key, value in settings(section).items():
-            print(f"{prefix}{key} = {value!r}")
+            if key in said:
+                print(f"{prefix}{key} = {'(not shown)' if key == 'api_keys' else repr(value)}")
+    for alias, target in (config.aliases or {}).items():
+        print(f"aliases.{alias} = {target!r}")
 
 
 @app.command()

@@ -32,7 +32,7 @@ def read_config(options: LoadOptions) -> Config:
     """The config that was named, or the one that is found. Raises ConfigError."""
     from cutaway.config import load_config
 
-    return load_config(Path(options.config) if options.config else None)
+    return load_config(Path(options.config) if options.config else None, warn)
 
 
 def open_engine(options: LoadOptions, config: Config, recorder: Recorder | None = None) -> Engine:

@@ -1,7 +1,5 @@
-"""`cutaway.toml`: defaults for a run, so that they need not be typed each time. An option on the command line wins.
-
-Errors come in three kinds, and each shows what is needed to mend it: not TOML (line, column and the line itself), not
-found (the paths looked at), or a wrong content (key, expected, given, the nearest key that exists).
+"""Reading a config, and explaining one that cannot be used, in three steps: is it TOML (line, column, the line itself,
+the usual mistake), was it found (every path looked at), is its content right (key, expected, given, nearest key).
 """
 
 from __future__ import annotations
@@ -12,83 +10,23 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any
 
-from annotated_types import Ge, Gt, Le
-
+from cutaway.config.sections import SECTIONS, Config
 from cutaway.errors import ConfigError
 
 FILE_NAME = "cutaway.toml"
-KVTypeName = Literal["f32", "bf16", "int8", "fp8"]
-Count = Annotated[int, Ge(1)]
-Share = Annotated[float, Ge(0), Le(1)]
-Penalty = Annotated[float, Ge(-2), Le(2)]
-_STRICT = {"extra": "forbid", "strict": True}
+RENAMED: dict[str, str] = {}
+"""Keys of earlier versions and what they are called now, with their section: "server.old" -> "new"."""
+Warn = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingDefaults:
-    """Sampling options that hold unless the command line says otherwise. None: the model's or the preset's own."""
-
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
-
-    preset: str | None = None
-    temperature: Annotated[float, Ge(0), Le(100)] | None = None
-    top_p: Share | None = None
-    top_k: Annotated[int, Ge(-1)] | None = None
-    min_p: Share | None = None
-    typical_p: Annotated[float, Gt(0), Le(1)] | None = None
-    repetition_penalty: Annotated[float, Gt(0)] | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    max_tokens: Count | None = None
-    seed: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """The whole file. None: not said."""
-
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
-
-    model: str | None = None
-    system: str | None = None
-    threads: Count | None = None
-    context: Count | None = None
-    kv_k: KVTypeName | None = None
-    kv_v: KVTypeName | None = None
-    rope_scaling: str | None = None
-    sampling: SamplingDefaults = SamplingDefaults()
-
-
-def settings(section: Config | SamplingDefaults) -> dict[str, Any]:
+def settings(section: Any) -> dict[str, Any]:
     """What a section says, by key; sections inside it apart."""
     said = {f.name: getattr(section, f.name) for f in dataclasses.fields(section)}
-    return {key: value for key, value in said.items() if value is not None and key != "sampling"}
-
-
-EXAMPLE = """\
-# Defaults for `cutaway run` and `cutaway chat`. An option on the command line wins. Remove a `#` to set a line.
-
-# model = "smollm2-135m"          # a name (see: cutaway models --all), a path, hf:... or pypi:...
-# system = "You are brief."       # the system message
-# threads = 2
-# context = 4096                  # tokens that prompt and answer may have together
-# kv_k = "bf16"                   # keys: bf16, f32, int8 or fp8
-# kv_v = "bf16"                   # values: likewise; int8 is nearly free
-# rope_scaling = "linear:2"
-
-[sampling]
-# preset = "chat"                 # see: cutaway presets
-# temperature = 0.7
-# top_p = 0.9
-# top_k = 40
-# max_tokens = 512
-# seed = 1
-"""
+    return {k: v for k, v in said.items() if v is not None and k not in SECTIONS and k != "aliases"}
 
 
 def config_paths() -> list[Path]:
@@ -102,8 +40,11 @@ def find_config() -> Path | None:
     return next((p for p in config_paths() if p.is_file()), None)
 
 
-def load_config(path: Path | None = None) -> Config:
-    """Read a config: the given file, or the first of `config_paths`, or none (all defaults). Raises ConfigError."""
+def load_config(path: Path | None = None, warn: Warn | None = None) -> Config:
+    """Read a config: the given file, or the first of `config_paths`, or none (all defaults).
+
+    warn: told of keys that were renamed. Raises ConfigError.
+    """
     found = path or find_config()
     if found is None:
         return Config()
@@ -112,14 +53,15 @@ def load_config(path: Path | None = None) -> Config:
     except FileNotFoundError:
         looked = ", ".join(str(p.absolute()) for p in [found, *config_paths()])
         raise ConfigError(
-            f"there is no config at {found}", hint=f"looked at: {looked}; make one with: cutaway config init"
+            f"there is no config at {found}",
+            hint=f"looked at: {looked}; the working directory is {Path.cwd()}; make one with: cutaway config init",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{found} cannot be read: {error}", hint="it must be a text file in UTF-8") from error
-    return parse_config(text, str(found))
+    return parse_config(text, str(found), warn)
 
 
-def parse_config(text: str, name: str = FILE_NAME) -> Config:
+def parse_config(text: str, name: str = FILE_NAME, warn: Warn | None = None) -> Config:
     """A config from its text. name: what errors call it. Raises ConfigError."""
     # Not at the top: most runs have no config, and pydantic is slow to import.
     from pydantic import TypeAdapter, ValidationError
@@ -127,7 +69,12 @@ def parse_config(text: str, name: str = FILE_NAME) -> Config:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_syntax(str(error), text, name)) from None
+        raise ConfigError(*_syntax(str(error), text, name)) from None
+    except RecursionError:
+        raise ConfigError(f"{name} is nested too deeply") from None
+    for old, new in _take_renamed(values):
+        if warn is not None:
+            warn(f"{name}: {old} is called {new} now; it was taken as that")
     try:
         # As JSON: there, strict validation knows that an object is how a section is written.
         return TypeAdapter(Config).validate_json(json.dumps(values, default=str))
@@ -135,27 +82,76 @@ def parse_config(text: str, name: str = FILE_NAME) -> Config:
         raise ConfigError(f"{name}: " + "; ".join(_content(e) for e in error.errors())) from None
 
 
-def _syntax(message: str, text: str, name: str) -> str:
+def _take_renamed(values: dict[str, Any]) -> list[tuple[str, str]]:
+    """Rename old keys in place, where the new one is not there, too."""
+    found = []
+    for old, new in RENAMED.items():
+        section, _, key = old.rpartition(".")
+        at = values.get(section, {}) if section else values
+        if isinstance(at, dict) and key in at and new not in at:
+            at[new] = at.pop(key)
+            found.append((old, new))
+    return found
+
+
+# --- step 1: is it TOML -----------------------------------------------------------------------------------------------
+def _syntax(message: str, text: str, name: str) -> tuple[str]:
     """What the parser says, with the line it says it of. (It gives the place only inside its message.)"""
     found = re.search(r"\(at line (\d+), column (\d+)\)", message)
     lines = text.splitlines() or [""]
     line, column = (int(found[1]), int(found[2])) if found else (len(lines), len(lines[-1]) + 1)
     words = message[: found.start()].strip() if found else message.replace("(at end of document)", "").strip()
     shown = lines[min(line, len(lines)) - 1]
-    return f"{name}, line {line}, column {column}: {words}\n    {shown}\n    {' ' * (column - 1)}^"
+    mistake = _usual_mistake(shown, words)
+    said = f"\n    {mistake}" if mistake else ""
+    return (f"{name}, line {line}, column {column}: {words}\n    {shown}\n    {' ' * (column - 1)}^{said}",)
 
 
+_MISTAKES = (
+    (r"[\u201c\u201d\u2018\u2019\uff02]", "the quotes are typographic ones; TOML wants the plain \" or '"),
+    (r"=\s*(True|False)\b", "TOML writes true and false in small letters"),
+    (r"=\s*(None|null|nil)\b", "TOML has no empty value; leave the line out"),
+    (r"^\s*[\w.-]+\s*:", "TOML writes key = value, not key: value"),
+    (r"^\s*[\w.-]+\s*$", "a key needs a value: key = value"),
+    (r'=\s*"[^"]*\\[^btnfruUex"\\]', "a backslash inside \"...\" begins an escape; put paths into '...'"),
+    (r"=\s*\"[^\"]*$|=\s*'[^']*$", "the closing quote is missing"),
+    (r"^\s*\[\[?[^\]]*\]?\s*$", "a section is written [name], a list of sections [[name]]"),
+    (r"=\s*[A-Za-z~./][^\"'\[{]*$", 'a text needs quotes: key = "value"'),
+)
+
+
+def _usual_mistake(line: str, words: str) -> str:
+    """What people usually did who get this error on such a line; "" if nothing fits."""
+    if "overwrite" in words or "twice" in words or "redefine" in words:
+        return "a key or a section stands there twice"
+    return next((said for pattern, said in _MISTAKES if re.search(pattern, line)), "")
+
+
+# --- step 3: is its content right -------------------------------------------------------------------------------------
 def _content(error: Mapping[str, Any]) -> str:
     """One wrong entry: key, expected, given, nearest key."""
-    path = [str(part) for part in error["loc"]]
+    path = [str(part) for part in error["loc"] if part != "str" and not str(part).startswith("dict[")]
     key = ".".join(path)
     if error["type"] == "unexpected_keyword_argument":
-        known = _known_keys(path[:-1])
-        near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
-        return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}")
+        return f"unknown key {key!r}" + _nearest(path)
+    if error["type"] in ("missing", "missing_argument"):
+        return f"{key} is missing"
     expected = str(error["msg"]).removeprefix("Input should be ")
     return f"{key} must be {expected}, and is {error['input']!r}"
 
 
-def _known_keys(path: Sequence[str]) -> list[str]:
-    return [f.name for f in dataclasses.fields(SamplingDefaults if list(path) == ["sampling"] else Config)]
+def _nearest(path: Sequence[str]) -> str:
+    """The key of that section that is nearest; else of another section; else all of this section's."""
+    section = path[0] if len(path) > 1 else ""
+    known = _keys(section)
+    if near := difflib.get_close_matches(path[-1], known, n=1, cutoff=0.6):
+        return f"; did you mean {near[0]!r}?"
+    if elsewhere := [f"{s}.{path[-1]}".lstrip(".") for s in SECTIONS if path[-1] in _keys(s)]:
+        return f"; there is {' and '.join(elsewhere)}"
+    if near := difflib.get_close_matches(path[-1], known, n=1, cutoff=0.45):
+        return f"; did you mean {near[0]!r}?"
+    return f"; known: {', '.join(known)}"
+
+
+def _keys(section: str) -> list[str]:
+    return [f.name for f in dataclasses.fields(SECTIONS.get(section, Config))]

@@ -1,0 +1,30 @@
+"""`cutaway.toml`: defaults for a run, and everything that a server is told. An option on the command line wins."""
+
+from cutaway.config.example import EXAMPLE
+from cutaway.config.reading import FILE_NAME, config_paths, find_config, load_config, parse_config, settings
+from cutaway.config.sections import (
+    Config,
+    LimitsConfig,
+    LoggingConfig,
+    ModelConfig,
+    SamplingDefaults,
+    ServerConfig,
+    parse_bytes,
+)
+
+__all__ = [
+    "EXAMPLE",
+    "FILE_NAME",
+    "Config",
+    "LimitsConfig",
+    "LoggingConfig",
+    "ModelConfig",
+    "SamplingDefaults",
+    "ServerConfig",
+    "config_paths",
+    "find_config",
+    "load_config",
+    "parse_bytes",
+    "parse_config",
+    "settings",
+]

@@ -1,0 +1,68 @@
+"""The commented config that `cutaway config init` writes."""
+
+EXAMPLE = """\
+# Defaults for `cutaway run`, `cutaway chat` and `cutaway serve`. An option on the command line wins.
+# Remove a `#` to set a line.
+
+# model = "smollm2-135m"          # a name (see: cutaway models --all), a path, hf:... or pypi:...
+# system = "You are brief."       # the system message (run, chat)
+# threads = 2
+# context = 4096                  # tokens that prompt and answer may have together
+# kv_k = "bf16"                   # keys: bf16, f32, int8 or fp8
+# kv_v = "bf16"                   # values: likewise; int8 is nearly free
+# rope_scaling = "linear:2"
+
+[sampling]
+# preset = "chat"                 # see: cutaway presets
+# temperature = 0.7
+# top_p = 0.9
+# top_k = 40
+# max_tokens = 512
+# seed = 1
+
+[server]
+# host = "127.0.0.1"              # "0.0.0.0": everybody who reaches this machine; set api_keys then
+# port = 8000
+# api_keys = ["a-long-secret"]    # or $CUTAWAY_API_KEYS, or a file with one per line:
+# api_keys_file = "keys.txt"
+# cors_origins = ["http://localhost:3000"]
+# strict = false                  # true: an unknown field of a request is an error, not a warning
+# memory = "6 GB"                 # for all models together; else what is available at start
+# verify = "changed"              # hash a model when its file changed since, or "always"
+# max_body = 8388608              # bytes of a request
+# max_depth = 100                 # nesting of a request's JSON
+# keep_alive = 15.0               # seconds between comments on a silent stream
+# send_timeout = 30.0             # seconds that a reader may take nothing
+# grace = 30.0                    # seconds that running requests have after SIGTERM
+# resume = 0.0                    # seconds that a stream outlives its reader; 0: off
+# max_events = 8192               # tokens that wait for a slow reader
+
+[limits]
+# queue = 256                     # answers that may wait; more are refused with 503
+# requests_per_key = 8            # at once; more are refused with 429
+# requests_per_minute = 600
+# tokens_per_request = 4096
+# seconds_per_request = 600.0
+
+[logging]
+# level = "info"                  # debug, info, warning, error
+# format = "console"              # or json
+# prompts = false                 # true: prompts and answers are in the log
+# token_share = 0.01              # of the requests whose tokens are logged at level debug
+
+# Further names, and traffic split by weight:
+# [aliases]
+# "gpt-4o-mini" = "smollm2-135m"
+# experiment = { "smollm2-135m" = 0.9, "qwen2.5-coder-0.5b" = 0.1 }
+
+# Models that `cutaway serve` serves, one [[models]] each:
+# [[models]]
+# model = "smollm2-135m"
+# name = "small"                  # what requests call it
+# load = "start"                  # or "use": on first use
+# sha256 = "8c73bb7f"             # it must be this one; the beginning of its hash is enough
+# context = 8192
+# contexts = 2                    # how many whole contexts its pages hold together
+# max_requests = 16
+# kv_v = "int8"
+"""

@@ -1,0 +1,163 @@
+"""What a config may say, section by section: a field is a key, its annotation what the key's value may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le, MinLen
+
+from cutaway.errors import ConfigError
+
+KVTypeName = Literal["f32", "bf16", "int8", "fp8"]
+Count = Annotated[int, Ge(1)]
+Seconds = Annotated[float, Ge(0), Le(1e7)]
+Share = Annotated[float, Ge(0), Le(1)]
+Penalty = Annotated[float, Ge(-2), Le(2)]
+Name = Annotated[str, MinLen(1)]
+_STRICT = {"extra": "forbid", "strict": True}
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingDefaults:
+    """Sampling options that hold unless the command line or a request says otherwise. None: the model's own."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
+    preset: str | None = None
+    temperature: Annotated[float, Ge(0), Le(100)] | None = None
+    top_p: Share | None = None
+    top_k: Annotated[int, Ge(-1)] | None = None
+    min_p: Share | None = None
+    typical_p: Annotated[float, Gt(0), Le(1)] | None = None
+    repetition_penalty: Annotated[float, Gt(0)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    max_tokens: Count | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """One model that a server serves.
+
+    model: name, path or source. name: what requests call it; None: the model's own. load: at start, on first use, or
+    None: at start for the first model, on first use for the others. sha256: what it must be, whole or its beginning.
+    contexts: how many whole contexts its pages hold together. The rest as on the command line.
+    """
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
+    model: Name
+    name: Name | None = None
+    load: Literal["start", "use"] | None = None
+    sha256: str | None = None
+    context: Count | None = None
+    contexts: Count | None = None
+    max_requests: Count | None = None
+    threads: Count | None = None
+    kv_k: KVTypeName | None = None
+    kv_v: KVTypeName | None = None
+    rope_scaling: str | None = None
+    backend: Literal["native", "reference"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Where a server listens, whom it lets in, how patient it is.
+
+    memory: for all models together, as "6 GB" or bytes; None: what is available when it starts. verify: hash models
+    when their file changed since, or always. strict: an unknown field of a request is an error, not a warning.
+    keep_alive: seconds between comments on a silent stream. send_timeout: seconds that a reader may take nothing.
+    grace: seconds that running requests have after SIGTERM. resume: seconds that a stream outlives its reader, so that
+    it can be taken up again (`Last-Event-ID`); 0: off. max_events: tokens that wait for a slow reader.
+    """
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
+    host: Name = "127.0.0.1"
+    port: Annotated[int, Ge(0), Le(65535)] = 8000
+    api_keys: tuple[Name, ...] = ()
+    api_keys_file: str | None = None
+    cors_origins: tuple[Name, ...] = ()
+    strict: bool = False
+    memory: str | int | None = None
+    verify: Literal["changed", "always"] = "changed"
+    max_body: Annotated[int, Ge(1024)] = 8 * 2**20
+    max_depth: Annotated[int, Ge(4), Le(500)] = 100
+    keep_alive: Annotated[float, Gt(0)] = 15.0
+    send_timeout: Annotated[float, Gt(0)] = 30.0
+    grace: Seconds = 30.0
+    resume: Seconds = 0.0
+    max_events: Annotated[int, Ge(16)] = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """What one server, and one caller, may ask. None: no limit.
+
+    queue: answers that wait while as many as the model runs at once are running. requests_per_key: at once, by API key
+    (without keys: by address); requests_per_minute: likewise. tokens_per_request: of an answer; seconds_per_request.
+    """
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
+    queue: Annotated[int, Ge(0)] = 256
+    requests_per_key: Count | None = None
+    requests_per_minute: Count | None = None
+    tokens_per_request: Count | None = None
+    seconds_per_request: Annotated[float, Gt(0)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingConfig:
+    """prompts: log them, too. token_share: of the requests whose every token is logged at level debug."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["console", "json"] = "console"
+    prompts: bool = False
+    token_share: Share = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole file. None: not said. aliases: a further name of a model, or several by weight: traffic is split."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
+    model: str | None = None
+    system: str | None = None
+    threads: Count | None = None
+    context: Count | None = None
+    kv_k: KVTypeName | None = None
+    kv_v: KVTypeName | None = None
+    rope_scaling: str | None = None
+    sampling: SamplingDefaults = SamplingDefaults()
+    server: ServerConfig = ServerConfig()
+    models: tuple[ModelConfig, ...] = ()
+    aliases: Mapping[str, str | Mapping[str, Annotated[float, Gt(0)]]] | None = None
+    limits: LimitsConfig = LimitsConfig()
+    logging: LoggingConfig = LoggingConfig()
+
+
+SECTIONS: Mapping[str, type] = {
+    "": Config, "sampling": SamplingDefaults, "server": ServerConfig, "models": ModelConfig,
+    "limits": LimitsConfig, "logging": LoggingConfig,
+}  # fmt: skip
+
+_BYTES = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?\s*", re.ASCII)
+
+
+def parse_bytes(said: str | int) -> int:
+    """Bytes from "6 GB", "512MiB" or a number. Raises ConfigError."""
+    if isinstance(said, int):
+        return said
+    found = _BYTES.fullmatch(said)
+    if found is None:
+        raise ConfigError(f"server.memory is {said!r}; it must be a size such as 6 GB or 512 MiB, or bytes")
+    base = 1024 if found[2].endswith("i") else 1000
+    return int(float(found[1]) * base ** " kMGT".index(found[2][:1] or " "))
