@@ -24,10 +24,12 @@ class Encoder:
 
     Args:
         build: makes two `tokenizers.Tokenizer` that share one model: for text at the very start, and for text after a
-            marker (SentencePiece adds its prefix space only at the start).
+            marker (some add a prefix space only at the start).
+        prefixes: what is put before text at the very start, and before text after a marker.
     """
 
-    def __init__(self, build: Callable[[], tuple[Any, Any]]) -> None:
+    def __init__(self, build: Callable[[], tuple[Any, Any]], *, prefixes: tuple[str, str] = ("", "")) -> None:
+        self._prefixes = prefixes
         self._build: Callable[[], tuple[Any, Any]] | None = build
         self._lock = threading.Lock()
         self._built: tuple[Any, Any] | None = None
@@ -44,21 +46,24 @@ class Encoder:
 
     def ids(self, text: str, *, first: bool) -> list[int]:
         """Ids of `text`; `first`: it stands at the very start."""
-        try:
-            return list(self._choose(first).encode(text, add_special_tokens=False).ids)
-        except (UnicodeEncodeError, TypeError) as error:
-            raise not_text(text) from error
+        return list(self._encoding(text, first).ids)
 
     def spans(self, text: str, *, first: bool) -> list[Span]:
         """As `ids`, with the characters each id came from."""
+        encoding = self._encoding(text, first)
+        shift = len(self._prefixes[0 if first else 1])
+        return [
+            Span(id, max(start - shift, 0), max(end - shift, 0))
+            for id, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)
+        ]
+
+    def _encoding(self, text: str, first: bool) -> Any:
+        place = 0 if first else 1
+        library = (self._built or self.prepare())[place]
         try:
-            encoding = self._choose(first).encode(text, add_special_tokens=False)
+            return library.encode(self._prefixes[place] + text, add_special_tokens=False)
         except (UnicodeEncodeError, TypeError) as error:
             raise not_text(text) from error
-        return [Span(id, *offsets) for id, offsets in zip(encoding.ids, encoding.offsets, strict=True)]
-
-    def _choose(self, first: bool) -> Any:
-        return (self._built or self.prepare())[0 if first else 1]
 
 
 def not_text(text: object) -> TokenizerError:

@@ -108,7 +108,7 @@ def _sentencepiece(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabula
     architecture = metadata.get("general.architecture")
     gemma = metadata[_PREFIX + "model"] == "gemma4"
     prefix = bool(metadata.get(_PREFIX + "add_space_prefix", not gemma))
-    scheme = "everywhere" if architecture in _SPACE_EVERYWHERE else "first" if prefix else "never"
+    everywhere = prefix and architecture in _SPACE_EVERYWHERE
     if gemma or architecture in _RANK_BY_PLACE:
         scores: Any = -np.arange(len(vocabulary), dtype=np.float64)
     else:
@@ -126,10 +126,11 @@ def _sentencepiece(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabula
             pairs = _pairs(path, vocabulary, spellings, np.asarray(scores, np.float64))
         else:
             pairs = _split(merges)
-        return _build_sentencepiece(vocabulary, spellings, pairs, scheme, special.unk)
+        return _build_sentencepiece(vocabulary, spellings, pairs, special.unk)
 
-    markers = _markers(vocabulary, rstrip=scheme == "everywhere")
-    return Tokenizer(vocabulary, Encoder(build), markers, special, strip_space=prefix)
+    markers = _markers(vocabulary, rstrip=everywhere)
+    encoder = Encoder(build, prefixes=(" " * prefix, " " * everywhere))
+    return Tokenizer(vocabulary, encoder, markers, special, strip_space=prefix)
 
 
 def respelled(vocabulary: Vocabulary) -> list[str]:
@@ -155,7 +156,7 @@ def _pairs(
 
 
 def _build_sentencepiece(
-    vocabulary: Vocabulary, spellings: list[str], pairs: list[Any], scheme: str, unk: int | None
+    vocabulary: Vocabulary, spellings: list[str], pairs: list[Any], unk: int | None
 ) -> tuple[Any, Any]:
     from tokenizers import Tokenizer as Library
     from tokenizers import models, normalizers
@@ -167,14 +168,10 @@ def _build_sentencepiece(
     except Exception as error:  # the library raises its bare Exception
         raise TokenizerError(f"the file's merges do not fit tokenizer.ggml.tokens: {error}") from error
 
-    def library(*, prefix: bool) -> Any:
-        made = Library(model)
-        spaces = normalizers.Replace(" ", SPACE)
-        made.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if prefix else spaces
-        made.add_tokens(_text_tokens(vocabulary))
-        return made
-
-    return library(prefix=scheme != "never"), library(prefix=scheme == "everywhere")
+    library = Library(model)
+    library.normalizer = normalizers.Replace(" ", SPACE)
+    library.add_tokens(_text_tokens(vocabulary))
+    return library, library
 
 
 def _text_tokens(vocabulary: Vocabulary) -> list[Any]:

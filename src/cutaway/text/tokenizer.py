@@ -14,7 +14,6 @@ from cutaway.text.encoder import Encoder, Span, not_text
 from cutaway.text.markers import Markers
 from cutaway.text.vocabulary import CONTROL, UNKNOWN, Vocabulary, byte_alphabet
 
-
 _IN_UTF8 = frozenset({*range(0xC0), *range(0xC2, 0xF5)})
 
 
