@@ -88,3 +88,16 @@ def check_stages(name: str, value: Any) -> None:
     for stage in value:
         if not callable(stage):
             raise ParameterError(f"{name} holds {stage!r} ({type(stage).__name__}); it must hold functions")
+
+
+def check_form(*, json_schema: Any, regex: Any, choice: Any, grammar: Any) -> None:
+    """Types only; what they say is checked when they are compiled."""
+    if json_schema is not None and not isinstance(json_schema, Mapping | bool | str):
+        raise ParameterError(f"json_schema is a {type(json_schema).__name__}; it must be an object, true or JSON text")
+    for name, value in (("regex", regex), ("grammar", grammar)):
+        if value is not None and not (isinstance(value, str) and value):
+            raise ParameterError(f"{name} is {value!r}; it must be a text, not empty")
+    if choice is not None:
+        check_sequence("choice", choice, "texts")
+        if not len(choice) or not all(isinstance(text, str) and text for text in choice):
+            raise ParameterError(f"choice is {choice!r}; it must be a list of texts, at least one, none empty")
