@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import random
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
-from cutaway.engine import AnswerStream, CostModel, EngineCore, Limits, Result
+from cutaway.engine import AnswerStream, CostModel, EngineCore, Limits, Result, Sink, Status, Stream, status_of
 from cutaway.errors import ParameterError
 from cutaway.formats import ModelFile, open_model
 from cutaway.model import (
@@ -188,7 +188,7 @@ class Engine:
         streams: list[AnswerStream] = []
         asked = list(zip(map(self.token_ids, each), self._params(params, len(each)), strict=True))
         try:
-            streams.extend(self._submit(tokens, chosen) for tokens, chosen in asked)
+            streams.extend(self._answers(tokens, chosen) for tokens, chosen in asked)
             results = [stream.result() for stream in streams]
         finally:
             for stream in streams:
@@ -203,11 +203,21 @@ class Engine:
 
         template: see `token_ids`. Raises ContextExceededError, ParameterError, TemplateError, EngineError.
         """
-        return self._submit(self.token_ids(prompt, **template), params or self.defaults)
+        return self._answers(self.token_ids(prompt, **template), params or self.defaults)
 
-    def _submit(self, tokens: Sequence[int], params: SamplingParams) -> AnswerStream:
+    def submit(
+        self, tokens: Sequence[int], params: SamplingParams, *, sink: Sink | None = None, key: Hashable = None
+    ) -> Stream:
+        """Token ids to a stream of events, or to a sink of them; see `EngineCore.submit`."""
         seed = self._seeds.getrandbits(53) if self._seeds is not None and params.seed is None else None
-        return AnswerStream(self._core.submit(tokens, params, seed=seed), tokens, keeps=self)
+        return self._core.submit(tokens, params, seed=seed, key=key, sink=sink)
+
+    def status(self) -> Status:
+        """At this moment."""
+        return status_of(self._core)
+
+    def _answers(self, tokens: Sequence[int], params: SamplingParams) -> AnswerStream:
+        return AnswerStream(self.submit(tokens, params), tokens, keeps=self)
 
     def _params(self, params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
         if params is None or isinstance(params, SamplingParams):
@@ -218,7 +228,7 @@ class Engine:
 
     # --- ending -----------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """End all requests ("cancelled"), the thread, and let go of the file. Closing twice is harmless."""
+        """End all requests ("cancelled"), the thread, and let go of the file. Twice is harmless."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -229,8 +239,7 @@ class Engine:
 
 
 def _close(core: EngineCore, file: ModelFile) -> None:
-    """The thread first: it reads the file's memory map."""
-    core.close()
+    core.close()  # first: its thread reads the file's memory map
     file.close()
 
 

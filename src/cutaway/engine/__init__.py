@@ -3,9 +3,10 @@
 from cutaway.engine.cost import CostModel
 from cutaway.engine.events import Event, Finished, Logprob, Timings, TokenChosen, TokenLogprob, Usage
 from cutaway.engine.loop import EngineCore
-from cutaway.engine.request import Request, Stream
+from cutaway.engine.request import Request, Sink, Stream
 from cutaway.engine.results import Answer, AnswerStream, Collector, Delta, Result
 from cutaway.engine.scheduler import Limits
+from cutaway.engine.status import Pages, Status, status_of
 
 __all__ = [
     "Answer",
@@ -18,11 +19,15 @@ __all__ = [
     "Finished",
     "Limits",
     "Logprob",
+    "Pages",
     "Request",
     "Result",
+    "Sink",
+    "Status",
     "Stream",
     "Timings",
     "TokenChosen",
     "TokenLogprob",
     "Usage",
+    "status_of",
 ]

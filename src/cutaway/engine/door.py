@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from queue import SimpleQueue
 
-from cutaway.engine.events import Event
-from cutaway.engine.request import Request
+from cutaway.engine.request import Request, Sink
 from cutaway.engine.scheduler import Work
 from cutaway.errors import ContextExceededError, ParameterError
 from cutaway.sampling import Sampler, SamplingParams, StopChecker, draw_seed
@@ -29,9 +27,9 @@ class Door:
     _last: int = 0
 
     def requests(
-        self, prompt: Sequence[int], params: SamplingParams, seed: int | None, key: Hashable
+        self, prompt: Sequence[int], params: SamplingParams, seed: int | None, key: Hashable, events: Sink
     ) -> Iterator[Request]:
-        """One request per choice; they share their prompt's pages through the prefixes.
+        """One request per choice; they share their prompt's pages through the prefixes. All tell `events`.
 
         Raises ParameterError and ContextExceededError.
         """
@@ -39,7 +37,6 @@ class Door:
         warnings = self._clamped(len(tokens), params)
         seed = params.seed if seed is None else seed
         seed = draw_seed() if seed is None else seed
-        events: SimpleQueue[Event] = SimpleQueue()
         for choice in range(params.n):
             self._last += 1
             rows_from = 0 if params.prompt_logprobs is not None and choice == 0 else len(tokens) - 1

@@ -18,8 +18,9 @@ from cutaway.cache import GroupSize, PageTables
 from cutaway.engine.batch import build_step
 from cutaway.engine.cost import CostModel
 from cutaway.engine.door import Door
+from cutaway.engine.events import Event
 from cutaway.engine.record import Laps, step_record, token_record
-from cutaway.engine.request import Request, Stream
+from cutaway.engine.request import Request, Sink, Stream
 from cutaway.engine.scheduler import Chunk, Limits, Plan, Scheduler
 from cutaway.errors import CutawayError, EngineError
 from cutaway.ops.protocol import F32, KVLayout, Step
@@ -53,6 +54,8 @@ class EngineCore:
         self.cost = cost or CostModel()
         self.scheduler = Scheduler(self.pages, self.cost, self.limits)
         self.steps = 0
+        self.busy = 0.0  # seconds spent in the step function
+        self.preemptions = 0
         self._step_function = step_function
         self._tokenizer = tokenizer
         self._door = Door(tokenizer, vocab, self.context)
@@ -66,21 +69,24 @@ class EngineCore:
 
     # --- from any thread --------------------------------------------------------------------------------------------
     def submit(
-        self, prompt: Sequence[int], params: SamplingParams, *, seed: int | None = None, key: Hashable = None
+        self, prompt: Sequence[int], params: SamplingParams, *, seed: int | None = None, key: Hashable = None,
+        sink: Sink | None = None,
     ) -> Stream:
         """Accept a prompt, token ids, and return the stream of its events.
 
         seed: overrides the parameters' own; if both are None one is drawn, and told in `Finished`.
         key: what the keys and values depend on beside the tokens (an adapter, a salt): prefixes are shared only within.
+        sink: takes the events, in the engine's thread, instead of the stream's own queue.
         Raises ParameterError, ContextExceededError, and EngineError after the engine was closed.
         """
         with self._gate:
             if self._closed:
                 why = f"it failed: {self._broken!r}" if self._broken else "it was closed"
                 raise EngineError(f"the engine takes no more requests; {why}")
-            requests = tuple(self._door.requests(prompt, params, seed, key))
+            events: SimpleQueue[Event] = SimpleQueue()
+            requests = tuple(self._door.requests(prompt, params, seed, key, sink or events))
             self._inbox.put(("submit", requests))
-        return Stream(requests, self.cancel)
+        return Stream(requests, self.cancel, events)
 
     def cancel(self, request: Request) -> None:
         """End a request at the next step boundary. Harmless when it has ended."""
@@ -158,6 +164,7 @@ class EngineCore:
             self._requests[work.id].admitted()
         for work in plan.preempted:
             self._requests[work.id].preempted()
+        self.preemptions += len(plan.preempted)
         assert plan.chunks or not self._requests, "requests wait and nothing can run"
         laps("plan")
         return plan
@@ -175,6 +182,7 @@ class EngineCore:
         except Exception as error:
             return _as_ours(error, "the model failed in this step")
         self.steps += 1
+        self.busy += milliseconds / 1_000
         self.cost.observe(plan.tokens, plan.pairs, milliseconds * 1_000)
         return logits
 

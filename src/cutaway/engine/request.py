@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from time import monotonic
+from typing import Protocol
 
 from cutaway.engine.events import Event, Finished, Timings, TokenChosen, TokenLogprob, Usage
 from cutaway.engine.scheduler import Chunk, Work
@@ -14,12 +15,18 @@ from cutaway.sampling import Choice, Sampler, SamplingParams, StopChecker, StopR
 from cutaway.trace import Recorder
 
 
+class Sink(Protocol):
+    """Where a request's events go. The engine's thread calls `put`, which must neither wait nor fail."""
+
+    def put(self, event: Event, /) -> None: ...
+
+
 class Request:
     """Written by the engine's thread only, once it was submitted. A prompt with n choices is n requests."""
 
     def __init__(
         self, work: Work, params: SamplingParams, sampler: Sampler, stops: StopChecker, *,
-        choice: int, seed: int, events: SimpleQueue[Event],
+        choice: int, seed: int, events: Sink,
     ) -> None:
         self.work = work
         self.params = params
@@ -113,12 +120,15 @@ class Request:
 class Stream:
     """The caller's end of a submitted prompt: an iterator over the events of all its choices, in order of time.
 
-    It ends after every choice has had its `Finished`. Iterate from one thread; cancel from any.
+    It ends after every choice has had its `Finished`. Iterate from one thread; cancel from any. Where the caller gave a
+    sink of its own, events go there and there is nothing to iterate.
     """
 
-    def __init__(self, requests: Sequence[Request], cancel: Callable[[Request], None]) -> None:
+    def __init__(
+        self, requests: Sequence[Request], cancel: Callable[[Request], None], events: SimpleQueue[Event]
+    ) -> None:
         self.requests = tuple(requests)
-        self.events = requests[0].events
+        self.events = events
         self._cancel = cancel
         self._open = len(requests)
 

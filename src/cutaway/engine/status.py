@@ -1,0 +1,43 @@
+"""How an engine stands, for whoever looks from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cutaway.engine.loop import EngineCore
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Of one KV group. window: None for full attention."""
+
+    window: int | None
+    free: int
+    held: int
+    cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """running, waiting: answers; steps: so far, busy: seconds spent in them; preemptions: so far.
+
+    Read while the engine works on: each number is right for some moment, all together perhaps not for the same one.
+    """
+
+    running: int
+    waiting: int
+    steps: int
+    busy: float
+    preemptions: int
+    pages: tuple[Pages, ...]
+
+
+def status_of(core: EngineCore) -> Status:
+    """From any thread."""
+    pages = core.pages
+    pools = [
+        Pages(group.window, pool.free, pool.total - pool.free - pool.cached, pool.cached)
+        for group, pool in zip(pages.groups, pages.pools, strict=True)
+    ]
+    running, waiting = len(core.scheduler.running), len(core.scheduler.waiting)
+    return Status(running, waiting, core.steps, core.busy, core.preemptions, tuple(pools))
