@@ -53,16 +53,19 @@ def write(path: Path, key: bytes, merges: NDArray[np.int32]) -> Path | None:
     return None
 
 
-def _places(path: Path, key: bytes) -> tuple[Path, Path]:
+def _places(path: Path, key: bytes) -> list[Path]:
     """Beside the model, then the user's cache directory."""
-    short = key.hex()[:12]
-    folder = path if path.is_dir() else path.parent
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cutaway" / "tokenizers"
-    return folder / f".{short}.cutaway-merges", user / f"{short}.cutaway-merges"
+    name = f"{key.hex()[:12]}.cutaway-merges"
+    places = [(path if path.is_dir() else path.parent) / f".{name}"]
+    with contextlib.suppress(RuntimeError):  # nobody's home
+        cache = os.environ.get("XDG_CACHE_HOME")
+        places.append((Path(cache) if cache else Path.home() / ".cache") / "cutaway" / "tokenizers" / name)
+    return places
 
 
 def _write_whole(place: Path, parts: Iterable[bytes]) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
+    if not place.name.startswith("."):
+        place.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=f"{place.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
