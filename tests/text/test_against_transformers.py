@@ -158,6 +158,19 @@ def test_saved_as_tokenizer_json(pair: tuple[Tokenizer, Any], tmp_path: Path) ->
     assert (ours.bos_id, ours.eos_id) == (theirs.bos_token_id, theirs.eos_token_id)
 
 
+def test_pre_tokenizers_cut_alike() -> None:
+    """Every kind that transformers knows by name, on the hostile corpus."""
+    from tokenizers import Regex, pre_tokenizers
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
+
+    for name, pattern in GGUF_PRE_TOKENIZER_SPLITS.items():
+        split = pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+        theirs = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        ours = PRE_TOKENIZERS[name].build()
+        for text in corpus():
+            assert ours.pre_tokenize_str(text) == theirs.pre_tokenize_str(text), (name, text[:80])
+
+
 TRAINING = (
     """The quick brown fox jumps over the lazy dog. Hello hello world, we'll see 12345 things.
 Der schnelle braune Fuchs. \u65e5\u672c\u8a9e \u4e2d\u6587 caf\u00e9 na\u00efve. def f(x): return x + 1  # comment

@@ -225,8 +225,8 @@ class Tokenizer:
         """The bytes of UTF-8 that a byte-level vocabulary has no token for."""
         if self.vocabulary.scheme != "byte_level":
             return []
-        single = {token for token in self.vocabulary.tokens if len(token) == 1}
-        return [byte for byte, spelling in enumerate(byte_alphabet()) if spelling not in single and byte in _IN_UTF8]
+        known = self.vocabulary.ids
+        return [byte for byte, spelling in enumerate(byte_alphabet()) if spelling not in known and byte in _IN_UTF8]
 
     @cached_property
     def _control_ids(self) -> frozenset[int]:
