@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import numpy as np
 import pytest
 
+from golden import kl
 
-def test_divergence_of_the_same_logits_is_zero(kl: ModuleType) -> None:
+
+def test_divergence_of_the_same_logits_is_zero() -> None:
     logits = np.random.default_rng(0).normal(0, 3, (5, 1000)).astype(np.float32)
     golden = kl._unpack(kl.pack("", range(5), logits), "")
     assert np.abs(kl.divergence(golden, logits)).max() < 1e-6
     assert kl.top1_agreement(golden, logits) == 1.0
 
 
-def test_divergence_counts_the_tail_as_one_outcome(kl: ModuleType) -> None:
+def test_divergence_counts_the_tail_as_one_outcome() -> None:
     rng = np.random.default_rng(1)
     p, q = (rng.normal(0, 2, (4, 700)).astype(np.float32) for _ in range(2))
     golden = kl._unpack(kl.pack("", range(4), p), "")
@@ -30,7 +30,7 @@ def test_divergence_counts_the_tail_as_one_outcome(kl: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(("model", "tokens"), [("smollm2", 521), ("qwen", 394), ("gemma", 411)])
-def test_golden_files(kl: ModuleType, model: str, tokens: int) -> None:
+def test_golden_files(model: str, tokens: int) -> None:
     golden = kl.load_golden(model)
     text = golden.text
     assert text.ids.shape == text.tail.shape == (tokens,)

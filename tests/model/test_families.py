@@ -1,8 +1,8 @@
 """Every family against transformers: a tiny random model, its logits for a prefill and token by token.
 
-Tolerance: both sides compute in float32 but sum in different orders; over these few layers that moves logits, whose size
-is about 1 to 80, by less than 1e-6 of their largest. The last test shows that what a spec says moves
-them far more.
+Tolerance: both sides compute in float32 but sum in different orders; over these few layers that moves logits, whose
+size is about 1 to 80, by less than 1e-6 of their largest. The last test shows that what a spec says moves them far
+more.
 """
 
 from __future__ import annotations

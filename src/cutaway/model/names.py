@@ -164,7 +164,6 @@ _S_IGNORED = (
     r".*\.rotary_emb\.inv_freq",  # computed from the config
     r".*\.attn\.(bias|masked_bias)",  # GPT-2's causal mask
     r".*embed_positions\.weights?",  # XGLM's sines
-    r"(model\.)?(vision_tower|multi_modal_projector)\..*",  # what a model that also sees adds
 )
 
 
@@ -190,4 +189,5 @@ SAFETENSORS_NAMES: Mapping[str, Names] = {
     "bloom": Names(_S_BLOOM, _TRANSFORMER, biases=_ALL, fused_qkv="per_head", ignored=_S_IGNORED),
     "xglm": _model(_S_XGLM, biases=frozenset({"q", "k", "v", "output", "up", "down"})),
 }
+VISION = r"(model\.)?(vision_tower|multi_modal_projector)\..*"  # what a model that also sees adds
 NAMES: Mapping[str, Mapping[str, Names]] = {"gguf": GGUF_NAMES, "safetensors": SAFETENSORS_NAMES}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass, field
 
 from cutaway.errors import FormatError, UnsupportedError
 from cutaway.formats import ModelFile, Tensor, dequantize
-from cutaway.model.names import NAMES, Names
+from cutaway.model.names import NAMES, VISION, Names
 from cutaway.model.spec import ModelSpec
 from cutaway.model.transforms import transpose
 from cutaway.ops.protocol import F32, Matrix
@@ -87,7 +88,12 @@ class TensorSource:
 
     def check_all_used(self) -> None:
         """Raises UnsupportedError when the file has tensors that nothing here reads: its results would be wrong."""
-        ignored = re.compile("|".join(self.names.ignored) or r"(?!)")
+        unseen = [n for n in self.file.tensors if re.fullmatch(VISION, n)]
+        if unseen:
+            warnings.warn(
+                f"{self.file.path.name}: text only: {len(unseen)} tensors of its vision part unused", stacklevel=2
+            )
+        ignored = re.compile("|".join((*self.names.ignored, VISION)))
         unused = sorted(n for n in self.file.tensors if n not in self.used and not ignored.fullmatch(n))
         if unused:
             shown = ", ".join(unused[:4]) + (f" and {len(unused) - 4} more" if len(unused) > 4 else "")
