@@ -21,6 +21,7 @@ from cutaway.cli.presets import presets
 from cutaway.cli.pull import pull
 from cutaway.cli.rm import rm
 from cutaway.cli.run import run
+from cutaway.cli.serve import serve
 from cutaway.cli.terminal import prepare_streams
 from cutaway.cli.tokens import tokens
 from cutaway.cli.version import version
@@ -44,7 +45,7 @@ def options(
     """Options of the program itself. `main` has taken --debug out already; here it is for the help."""
 
 
-for command in (run, chat, pull, models, rm, tokens, presets, plan, version):
+for command in (run, chat, serve, pull, models, rm, tokens, presets, plan, version):
     app.command()(command)
 app.add_typer(config_app, name="config")
 

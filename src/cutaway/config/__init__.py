@@ -1,7 +1,15 @@
 """`cutaway.toml`: defaults for a run, and everything that a server is told. An option on the command line wins."""
 
 from cutaway.config.example import EXAMPLE
-from cutaway.config.reading import FILE_NAME, config_paths, find_config, load_config, parse_config, settings
+from cutaway.config.reading import (
+    FILE_NAME,
+    check_config,
+    config_paths,
+    find_config,
+    load_config,
+    parse_config,
+    settings,
+)
 from cutaway.config.sections import (
     Config,
     LimitsConfig,
@@ -21,6 +29,7 @@ __all__ = [
     "ModelConfig",
     "SamplingDefaults",
     "ServerConfig",
+    "check_config",
     "config_paths",
     "find_config",
     "load_config",

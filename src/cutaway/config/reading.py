@@ -63,9 +63,6 @@ def load_config(path: Path | None = None, warn: Warn | None = None) -> Config:
 
 def parse_config(text: str, name: str = FILE_NAME, warn: Warn | None = None) -> Config:
     """A config from its text. name: what errors call it. Raises ConfigError."""
-    # Not at the top: most runs have no config, and pydantic is slow to import.
-    from pydantic import TypeAdapter, ValidationError
-
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -75,6 +72,18 @@ def parse_config(text: str, name: str = FILE_NAME, warn: Warn | None = None) -> 
     for old, new in _take_renamed(values):
         if warn is not None:
             warn(f"{name}: {old} is called {new} now; it was taken as that")
+    return _validated(values, name)
+
+
+def check_config(config: Config, name: str) -> Config:
+    """A config that was put together otherwise, checked as one that was read. Raises ConfigError."""
+    return _validated(dataclasses.asdict(config), name)
+
+
+def _validated(values: dict[str, Any], name: str) -> Config:
+    # Not at the top: most runs have no config, and pydantic is slow to import.
+    from pydantic import TypeAdapter, ValidationError
+
     try:
         # As JSON: there, strict validation knows that an object is how a section is written.
         return TypeAdapter(Config).validate_json(json.dumps(values, default=str))

@@ -1,0 +1,8 @@
+"""The server: an engine for many people at once, through the APIs that their programs already speak."""
+
+from __future__ import annotations
+
+from cutaway.server.app import create_app
+from cutaway.server.launch import serve
+
+__all__ = ["create_app", "serve"]

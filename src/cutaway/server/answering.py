@@ -1,0 +1,129 @@
+"""From a run to a response, a stream or a whole; the same for every API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cutaway.server.message import Message, gathered
+from cutaway.server.problems import ApiError, as_api_error
+from cutaway.server.run import Piece, Run, Visit
+from cutaway.server.service import Service, caller
+from cutaway.server.sse import DONE, ClientGoneError, EventStream, sse, to_json, while_connected
+
+
+class Teller(Protocol):
+    """How an API tells of a run: events of a stream, or one reply. done: whether a stream ends with [DONE]."""
+
+    done: bool
+
+    def begin(self) -> list[dict[str, Any]]: ...
+    def piece(self, piece: Piece) -> list[dict[str, Any]]: ...
+    def end(self) -> list[dict[str, Any]]: ...
+    def whole(self, messages: list[Message]) -> dict[str, Any]: ...
+
+
+class JsonReply(Response):
+    """An object."""
+
+    media_type = "application/json"
+
+    def __init__(self, value: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        super().__init__(to_json(value), status, headers)
+
+
+@asynccontextmanager
+async def entered(request: Request, service: Service, model: str | None, answers: int) -> AsyncIterator[Visit]:
+    """A visit; if the block fails it is over. Else whoever was given it (a Run) ends it."""
+    visit = await while_connected(request, Visit.enter(request, service, model, answers))
+    try:
+        yield visit
+    except BaseException:
+        visit.close()
+        raise
+
+
+async def answer(request: Request, run: Run, teller: Teller, *, stream: bool) -> Response:
+    """Start the run and tell of it. Whatever happens, the run is closed: here, or when the stream is."""
+    try:
+        await while_connected(request, run.start())
+        if not stream:
+            messages = await while_connected(request, gathered(run))
+            reply = JsonReply(teller.whole(messages))
+            run.close()
+            return reply
+    except BaseException as error:
+        run.close(error if isinstance(error, Exception) and not _is_gone(error) else None)
+        raise
+    service = run.visit.service
+    events = service.tapes.record(run.visit.id, caller(request), Telling(run, teller))
+    return event_stream(service, events, named=not teller.done)
+
+
+def event_stream(service: Service, events: AsyncIterator[bytes], *, named: bool) -> EventStream:
+    """named: errors are events with a name, as Anthropic and the responses API have it."""
+    server = service.config.server
+    leaving = ApiError(503, "the server is shutting down", code="shutting_down")
+    return EventStream(
+        events,
+        keep_alive=server.keep_alive,
+        send_timeout=server.send_timeout,
+        farewell=error_event(leaving, named=named),
+    )
+
+
+def error_event(error: ApiError, *, named: bool) -> bytes:
+    """What a stream says that breaks after its first byte."""
+    if not named:
+        return sse(error.body())
+    return sse({"type": "error", **error.body()}, "error")
+
+
+def _is_gone(error: Exception) -> bool:
+    return isinstance(error, ClientGoneError)
+
+
+class Telling:
+    """A run as the events of a stream. `aclose` ends the run also if nobody has ever asked for an event."""
+
+    def __init__(self, run: Run, teller: Teller) -> None:
+        self._run = run
+        self._events = _events(run, teller)
+
+    def __aiter__(self) -> Telling:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return await anext(self._events)
+
+    async def aclose(self) -> None:
+        await self._events.aclose()
+        self._run.close()
+
+
+async def _events(run: Run, teller: Teller) -> AsyncGenerator[bytes, None]:
+    """What the teller tells, one error event if something breaks, and the run's end."""
+    failed: Exception | None = None
+
+    def written(told: list[dict[str, Any]]) -> list[bytes]:
+        return [sse(event, None if teller.done else event.get("type")) for event in told]
+
+    try:
+        for event in written(teller.begin()):
+            yield event
+        async for piece in run.pieces():
+            for event in written(teller.piece(piece)):
+                yield event
+        for event in written(teller.end()):
+            yield event
+        if teller.done:
+            yield DONE
+    except Exception as error:
+        failed = error
+        yield error_event(as_api_error(error), named=not teller.done)
+    finally:
+        run.close(failed)

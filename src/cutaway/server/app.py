@@ -1,0 +1,117 @@
+"""The application: its routes, what stands before them, and what lives as long as it does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TextIO
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cutaway.config import Config
+from cutaway.server import chat, completions, info, tokens
+from cutaway.server.admission import Admission
+from cutaway.server.gate import Gate, error_reply
+from cutaway.server.identity import version
+from cutaway.server.keys import read_keys
+from cutaway.server.logs import Log
+from cutaway.server.metrics import Metrics
+from cutaway.server.openapi import describe_routes
+from cutaway.server.problems import ApiError
+from cutaway.server.roster import Roster, served_models
+from cutaway.server.service import Service
+from cutaway.server.tapes import Tapes
+
+ROUTES = (
+    ("POST", "/v1/chat/completions", chat.chat),
+    ("POST", "/v1/completions", completions.completions),
+    ("GET", "/v1/models", info.models),
+    ("GET", "/v1/models/{name:path}", info.model),
+    ("POST", "/tokenize", tokens.tokenize),
+    ("POST", "/detokenize", tokens.detokenize),
+    ("POST", "/apply-template", tokens.apply_template),
+    ("GET", "/health", info.health),
+    ("GET", "/version", info.show_version),
+    ("GET", "/metrics", info.metrics),
+)
+
+
+def create_app(
+    config: Config, *, log_stream: TextIO | None = None, failed: Callable[[], None] | None = None
+) -> FastAPI:
+    """The application for a config. Its models are loaded when it starts (the ASGI lifespan), not here.
+
+    failed: called when a model that was to be there at start is not; `app.state.service.roster.failed` has the reason.
+    Raises ConfigError, ModelNotFoundError.
+    """
+    service = make_service(config, log_stream)
+    app = FastAPI(title="cutaway", version=version(), lifespan=_lifespan(service, failed))
+    app.state.service = service
+    for method, path, endpoint in ROUTES:
+        app.add_route(path, endpoint, methods=[method])
+    describe_routes(app, [(method, path, endpoint.__doc__ or "") for method, path, endpoint in ROUTES])
+    _answer_errors(app, service.log)
+    if config.server.cors_origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(config.server.cors_origins), allow_methods=["GET", "POST"],
+            allow_headers=["*"], expose_headers=["x-request-id", "retry-after"],
+        )  # fmt: skip
+    app.add_middleware(Gate, keys=service.keys, log=service.log)
+    return app
+
+
+def make_service(config: Config, log_stream: TextIO | None = None) -> Service:
+    """What the routes share. Raises ConfigError, ModelNotFoundError."""
+    log = Log(config.logging, log_stream)
+    models, names = served_models(config)
+    roster = Roster(models, names, config, log.info)
+    admission = Admission(config.limits)
+    metrics = Metrics(roster, admission)
+    return Service(config, roster, admission, read_keys(config.server), metrics, log, Tapes(config.server.resume))
+
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def _lifespan(service: Service, failed: Callable[[], None] | None) -> Lifespan:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        loading = asyncio.create_task(_load(service, failed))
+        yield
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)
+        await service.tapes.close()
+        await service.roster.close()
+        service.threads.shutdown()
+
+    return lifespan
+
+
+async def _load(service: Service, failed: Callable[[], None] | None) -> None:
+    """While the server already answers /health."""
+    await service.roster.start()
+    if service.roster.failed is not None and failed is not None:
+        failed()
+        return
+    await service.roster.look()
+
+
+def _answer_errors(app: FastAPI, log: Log) -> None:
+    """Every error in the API's own shape, also those of the framework."""
+
+    async def ours(request: Request, error: Exception) -> Response:
+        return error_reply(request, error, log)
+
+    async def framework(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        what = {404: f"there is no {request.url.path}", 405: f"{request.url.path} does not take {request.method}"}
+        told = ApiError(error.status_code, what.get(error.status_code, str(error.detail)))
+        return error_reply(request, told, log)
+
+    app.add_exception_handler(HTTPException, framework)
+    app.add_exception_handler(ApiError, ours)

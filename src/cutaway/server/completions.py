@@ -1,0 +1,211 @@
+"""POST /v1/completions"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cutaway.engine import TokenLogprob
+from cutaway.server.answering import answer, entered
+from cutaway.server.chat import usage_json
+from cutaway.server.fields import Completion
+from cutaway.server.logprobs import CompletionLogprobs, prompt_entries
+from cutaway.server.message import Message
+from cutaway.server.parameters import check_stream_options, sampling_params, wants_usage
+from cutaway.server.problems import bad_request
+from cutaway.server.reading import read_fields
+from cutaway.server.run import Piece, Run
+from cutaway.server.service import service_of
+from cutaway.text import Tokenizer
+
+MAX_TOKENS = 16  # OpenAI's default of this route
+MAX_PROMPTS = 256
+Prompt = str | list[int]
+
+
+async def completions(request: Request) -> Response:
+    """A text, or several, or token ids, gone on with."""
+    service = service_of(request)
+    fields, warnings = read_fields(Completion, await service.body(request), strict=service.config.server.strict)
+    check_stream_options(fields)
+    prompts = _prompts(fields)
+    async with entered(request, service, fields.model, len(prompts) * (fields.n or 1)) as visit:
+        engine = visit.lease.engine
+        more: dict[str, Any] = {}
+        if fields.logprobs is not None:
+            more = {"logprobs": fields.logprobs} | ({"prompt_logprobs": fields.logprobs} if fields.echo else {})
+        if fields.max_tokens is None and fields.n_predict is None and "max_tokens" not in service.sampling:
+            more["max_tokens"] = min(MAX_TOKENS, service.config.limits.tokens_per_request or MAX_TOKENS)
+        params, said = sampling_params(fields, engine.defaults, service.config.limits, service.sampling, **more)
+        tokens = await service.in_thread(_encoded, engine.tokenizer, prompts, fields.add_special_tokens is not False)
+        visit.warnings += [*warnings, *said]
+        run = Run(visit, tokens, params, key=fields.cache_salt)
+        return await answer(request, run, CompletionTeller(run, fields, prompts), stream=bool(fields.stream))
+
+
+def _prompts(fields: Completion) -> list[Prompt]:
+    """One or several. Raises ApiError for none, and for what this route does not do."""
+    if fields.suffix:
+        raise bad_request("suffix is not supported here", "suffix", "parameter_unsupported")
+    if fields.best_of is not None and fields.best_of != (fields.n or 1):
+        raise bad_request("best_of is not supported here; it may only equal n", "best_of", "parameter_unsupported")
+    if fields.truncation == "auto":
+        raise bad_request(
+            "truncation 'auto' leaves out turns of a chat; a prompt has none", "truncation", "parameter_unsupported"
+        )
+    given = fields.prompt
+    prompts: list[Prompt]
+    if isinstance(given, str):
+        prompts = [given]
+    elif given and isinstance(given[0], int):
+        prompts = [[token for token in given if isinstance(token, int)]]
+    else:
+        prompts = [prompt for prompt in given if not isinstance(prompt, int)]
+    if not prompts:
+        raise bad_request("prompt is empty; give a text or token ids", "prompt", "prompt_empty")
+    if len(prompts) > MAX_PROMPTS:
+        raise bad_request(f"prompt has {len(prompts)} entries; {MAX_PROMPTS} are allowed", "prompt", "limit_exceeded")
+    return prompts
+
+
+def _encoded(tokenizer: Tokenizer, prompts: Sequence[Prompt], add_special: bool) -> list[list[int]]:
+    """Token ids. A text is never read as control tokens. Raises ApiError for one without any token."""
+    found = [p if isinstance(p, list) else tokenizer.encode(p, add_special=add_special) for p in prompts]
+    for number, tokens in enumerate(found):
+        if not tokens:
+            which = f"prompt {number} has" if len(found) > 1 else "the prompt has"
+            raise bad_request(
+                f"{which} no tokens, and this model adds none of its own; give it some text", "prompt", "prompt_empty"
+            )
+    return found
+
+
+class CompletionTeller:
+    """Tells of a run as completions do."""
+
+    done = True
+
+    def __init__(self, run: Run, fields: Completion, prompts: Sequence[Prompt]) -> None:
+        self.run = run
+        self._prompts = prompts
+        self._echo = bool(fields.echo)
+        self._usage = wants_usage(fields)
+        self._timings = bool(fields.timings)
+        self._ids = bool(fields.return_token_ids)
+        self._created = int(time())
+        self._waiting: dict[int, list[Piece]] = {}  # pieces that came before the prompt's log-probabilities
+        self._writers: dict[int, CompletionLogprobs] = {}
+
+    @property
+    def _tokenizer(self) -> Tokenizer:
+        return self.run.visit.lease.engine.tokenizer
+
+    def _head(self) -> dict[str, Any]:
+        visit = self.run.visit
+        return {
+            "id": f"cmpl-{visit.id}", "object": "text_completion", "created": self._created, "model": visit.model,
+            "system_fingerprint": visit.lease.served.fingerprint,
+        }  # fmt: skip
+
+    def _prompt_text(self, choice: int) -> str:
+        """As it was given; of token ids, what they decode to."""
+        prompt = self._prompts[choice // self.run.params.n]
+        return prompt if isinstance(prompt, str) else self._tokenizer.decode(prompt, skip_special=True)
+
+    def _writer(self, choice: int) -> CompletionLogprobs:
+        if choice not in self._writers:
+            offset = 0 if self._prompt_told or not self._echo else len(self._prompt_text(choice))
+            self._writers[choice] = CompletionLogprobs(self._tokenizer, offset)
+        return self._writers[choice]
+
+    @property
+    def _prompt_told(self) -> bool:
+        """Whether the log-probabilities begin with the prompt's."""
+        return self._echo and self.run.params.logprobs is not None
+
+    # --- a stream ---------------------------------------------------------------------------------------------------
+    def begin(self) -> list[dict[str, Any]]:
+        """With echo each choice begins with its prompt; the prompt's log-probabilities are known only at the end."""
+        if not self._echo or self._prompt_told:
+            return []
+        count = len(self._prompts) * self.run.params.n
+        return [self._chunk(choice, self._prompt_text(choice)) for choice in range(count)]
+
+    def _chunk(self, choice: int, text: str, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
+        told = {"index": choice, "text": text, "logprobs": logprobs, "finish_reason": None}
+        return self._head() | {"choices": [told]}
+
+    def piece(self, piece: Piece) -> list[dict[str, Any]]:
+        """What a piece adds."""
+        if not self._prompt_told:
+            return self._told(piece)
+        prompt = piece.choice // self.run.params.n
+        self._waiting.setdefault(prompt, []).append(piece)
+        result = self.run.results[prompt]
+        if result is None:
+            return []
+        first = prompt * self.run.params.n
+        chunks = []
+        entries = prompt_entries(result.prompt_token_ids, result.prompt_logprobs or ())
+        for choice in range(first, first + self.run.params.n):
+            chunks.append(self._chunk(choice, self._prompt_text(choice), self._writer(choice).lists(entries)))
+        return chunks + [chunk for waiting in self._waiting.pop(prompt) for chunk in self._told(waiting)]
+
+    def _told(self, piece: Piece) -> list[dict[str, Any]]:
+        chunks = []
+        if piece.told.content or piece.logprob is not None or (self._ids and piece.token is not None):
+            logprobs = None
+            if piece.logprob is not None:
+                logprobs = self._writer(piece.choice).lists([(piece.logprob.token, piece.logprob)])
+            chunks.append(self._chunk(piece.choice, piece.told.content, logprobs))
+            if self._ids and piece.token is not None:
+                chunks[0]["choices"][0]["token_ids"] = [piece.token]
+        if piece.reason is not None:
+            last = self._chunk(piece.choice, "")
+            last["choices"][0] |= {
+                "finish_reason": piece.reason,
+                "stop_reason": piece.stop.matched if piece.stop else None,
+            }
+            if None not in self.run.results and piece.result is not None:
+                last |= self._asides()
+            chunks.append(last)
+        return chunks
+
+    def end(self) -> list[dict[str, Any]]:
+        if not self._usage:
+            return []
+        return [self._head() | {"choices": [], "usage": usage_json(self.run.usage())}]
+
+    # --- a whole ----------------------------------------------------------------------------------------------------
+    def whole(self, messages: list[Message]) -> dict[str, Any]:
+        choices = [self._choice(index, message) for index, message in enumerate(messages)]
+        return self._head() | {"choices": choices, "usage": usage_json(self.run.usage())} | self._asides()
+
+    def _choice(self, index: int, message: Message) -> dict[str, Any]:
+        logprobs = None
+        if self.run.params.logprobs is not None:
+            entries: list[tuple[int, TokenLogprob | None]] = [(e.token, e) for e in message.logprobs]
+            result = self.run.results[index // self.run.params.n]
+            if self._echo and result is not None:
+                entries = [*prompt_entries(result.prompt_token_ids, result.prompt_logprobs or ()), *entries]
+            logprobs = self._writer(index).lists(entries)
+        told = {
+            "index": index, "text": (self._prompt_text(index) if self._echo else "") + message.content,
+            "logprobs": logprobs, "finish_reason": message.reason,
+            "stop_reason": message.stop.matched if message.stop is not None else None,
+        }  # fmt: skip
+        return told | ({"token_ids": message.tokens} if self._ids else {})
+
+    def _asides(self) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        if self.run.warnings:
+            told["warnings"] = self.run.warnings
+        if self._timings:
+            told["timings"] = self.run.timings()
+        if self.run.results[0] is not None:
+            told["seed"] = self.run.results[0].seed
+        return told

@@ -1,0 +1,73 @@
+"""What every request goes through first: an id, a caller, and errors in the shape of the API that was asked."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cutaway.server.answering import JsonReply
+from cutaway.server.keys import OPEN_PATHS, Keys
+from cutaway.server.logs import Log
+from cutaway.server.problems import ApiError, as_api_error
+from cutaway.server.sse import ClientGoneError
+
+_ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
+CLIENT_GONE = 499  # nobody reads it; it stands in logs
+
+
+class Gate:
+    """Pure ASGI: nothing is between a route and its socket."""
+
+    def __init__(self, app: ASGIApp, *, keys: Keys, log: Log) -> None:
+        self._app = app
+        self._keys = keys
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        given = request.headers.get("x-request-id", "")
+        scope["cutaway.id"] = given if _ID.fullmatch(given) else uuid.uuid4().hex
+        scope["cutaway.caller"] = ""
+        started = False
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                message["headers"] = [*message["headers"], (b"x-request-id", scope["cutaway.id"].encode())]
+            await send(message)
+
+        try:
+            if scope["method"] != "OPTIONS" and scope["path"] not in OPEN_PATHS:
+                scope["cutaway.caller"] = self._keys.caller(request)
+            await self._app(scope, receive, send_with_id)
+        except Exception as error:
+            if started:
+                raise
+            await error_reply(request, error, self._log)(scope, receive, send_with_id)
+
+
+def error_reply(request: HTTPConnection, error: Exception, log: Log) -> Response:
+    """The reply to a request that failed. A fault of ours is logged with its traceback."""
+    if isinstance(error, ClientGoneError):
+        return Response(status_code=CLIENT_GONE)
+    told = as_api_error(error)
+    facts = {"id": request.scope["cutaway.id"], "path": request.scope["path"], "status": told.status}
+    if told.code == "internal_error":
+        log.error("fault", **facts, exc_info=error)
+    else:
+        log.info("refused", **facts, code=told.code, error=told.message)
+    return JsonReply(_body(request, told), told.status, told.headers)
+
+
+def _body(request: HTTPConnection, error: ApiError) -> dict[str, object]:
+    if request.scope["path"].startswith("/v1/messages"):
+        return error.anthropic_body(request.scope["cutaway.id"])
+    return error.body()

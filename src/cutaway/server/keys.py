@@ -1,0 +1,60 @@
+"""API keys: from the config, a file or the environment; compared in constant time, never logged."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from starlette.requests import HTTPConnection
+
+from cutaway.config import ServerConfig
+from cutaway.errors import ConfigError
+from cutaway.server.problems import ApiError
+
+VARIABLE = "CUTAWAY_API_KEYS"
+OPEN_PATHS = frozenset({"/health", "/version"})
+
+
+class Keys:
+    """Which callers may come in. Without keys everybody may, and a caller is its address."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._keys = [key.encode() for key in dict.fromkeys(keys)]
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def caller(self, connection: HTTPConnection) -> str:
+        """A name for who asks: the number of its key, or its address. Raises ApiError: 401."""
+        if not self._keys:
+            return connection.client.host if connection.client else "local"
+        given = _given(connection).encode()
+        found = 0
+        for number, key in enumerate(self._keys, 1):  # all of them, however early one fits
+            found = number if hmac.compare_digest(given, key) else found
+        if not found:
+            what = "this API key is not known" if given else "an API key is needed: Authorization: Bearer KEY"
+            raise ApiError(401, what, code="invalid_api_key")
+        return f"key {found}"
+
+
+def _given(connection: HTTPConnection) -> str:
+    """OpenAI's header, or Anthropic's."""
+    scheme, _, key = connection.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else connection.headers.get("x-api-key", "")
+
+
+def read_keys(config: ServerConfig) -> Keys:
+    """Raises ConfigError for a file that cannot be read."""
+    keys = [*config.api_keys, *os.environ.get(VARIABLE, "").replace(",", " ").split()]
+    if config.api_keys_file is not None:
+        try:
+            lines = Path(config.api_keys_file).read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"server.api_keys_file cannot be read: {error}") from None
+        keys += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        if not keys:
+            raise ConfigError(f"server.api_keys_file {config.api_keys_file} holds no key")
+    return Keys(keys)

@@ -1,0 +1,115 @@
+"""Running the application: the socket, the signals, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Iterator
+from types import FrameType
+from typing import TextIO
+
+import uvicorn
+from fastapi import FastAPI
+
+from cutaway.config import Config, ServerConfig
+from cutaway.errors import ConfigError, CutawayError
+from cutaway.server.app import create_app
+from cutaway.server.service import Service
+
+DEAD_PEER_MS = 60_000  # a peer that acknowledges nothing for that long is taken for dead
+
+
+def serve(config: Config, *, log_stream: TextIO | None = None) -> None:
+    """Serve until a signal. Raises CutawayError where it cannot start: the address, the config, a model."""
+    listener = open_listener(config.server)
+    try:
+        server = make_server(config, log_stream)
+        service = server.service
+        host, port = listener.getsockname()[:2]
+        service.log.info("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        if config.server.host not in ("127.0.0.1", "localhost", "::1") and not service.keys:
+            service.log.warning(
+                "open to everybody who reaches this address: no API keys are set", host=config.server.host
+            )
+        with _signals_end_here():
+            asyncio.run(server.serve([listener]))
+    finally:
+        listener.close()
+    if service.roster.failed is not None:
+        failure = service.roster.failed
+        raise failure if isinstance(failure, CutawayError) else CutawayError(f"a model cannot be loaded: {failure!r}")
+
+
+class DrainingServer(uvicorn.Server):
+    """On a signal: nobody is let in any more, who is in has the grace time."""
+
+    @property
+    def service(self) -> Service:
+        assert isinstance(self.config.app, FastAPI)
+        service: Service = self.config.app.state.service
+        return service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.service.admission.drain()
+        super().handle_exit(sig, frame)
+
+
+def make_server(config: Config, log_stream: TextIO | None = None) -> DrainingServer:
+    """Not yet running. Raises ConfigError, ModelNotFoundError."""
+
+    def stop() -> None:
+        server.should_exit = True
+
+    app = create_app(config, log_stream=log_stream, failed=stop)
+    server = DrainingServer(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=max(1, round(config.server.grace)),
+            timeout_keep_alive=75,
+        )
+    )
+    return server
+
+
+def open_listener(config: ServerConfig) -> socket.socket:
+    """A listening socket. Its connections notice a peer that is gone without a word. Raises ConfigError."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (
+            ("TCP_KEEPIDLE", 30),
+            ("TCP_KEEPINTVL", 10),
+            ("TCP_KEEPCNT", 3),
+            ("TCP_USER_TIMEOUT", DEAD_PEER_MS),
+        ):
+            if hasattr(socket, name):
+                listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        listener.bind((config.host, config.port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"cannot listen on {config.host}:{config.port}: {error.strerror or error}",
+            hint="choose another --port or --host",
+        ) from None
+    return listener
+
+
+@contextlib.contextmanager
+def _signals_end_here() -> Iterator[None]:
+    """uvicorn raises a signal again when it has stopped; by then there is nothing left to interrupt."""
+    before = {s: signal.signal(s, lambda *_: None) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,82 @@
+"""The OpenAPI description: made from the very models that read the requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from cutaway.server.fields import ApplyTemplate, Chat, Completion, Detokenize, Tokenize
+
+BODIES: dict[str, type[BaseModel]] = {
+    "/v1/chat/completions": Chat,
+    "/v1/completions": Completion,
+    "/tokenize": Tokenize,
+    "/detokenize": Detokenize,
+    "/apply-template": ApplyTemplate,
+}
+_ERROR = {
+    "type": "object",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "message": {"type": "string"}, "type": {"type": "string"}, "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+            "required": ["message", "type"],
+        }
+    },
+    "required": ["error"],
+}  # fmt: skip
+_ERRORS = {
+    "400": "The request is wrong, and how", "401": "No key, or an unknown one", "404": "No such model",
+    "413": "The body is too large", "429": "Too much from one caller", "503": "Loading, full or shutting down",
+}  # fmt: skip
+
+
+def describe_routes(app: FastAPI, routes: Sequence[tuple[str, str, str]]) -> None:
+    """Give the application its description. routes: (method, path, what it does)."""
+    schemas: dict[str, Any] = {"Error": _ERROR}
+    paths: dict[str, Any] = {}
+    for method, path, text in routes:
+        operation = _operation(path, text)
+        if path in BODIES:
+            operation["requestBody"] = _body(BODIES[path], schemas)
+        paths.setdefault(path.replace(":path}", "}"), {})[method.lower()] = operation
+    description = {
+        "openapi": "3.1.0",
+        "info": {"title": app.title, "version": app.version, "description": "See docs/api.md."},
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+    app.openapi = lambda: description  # type: ignore[method-assign]
+
+
+def _operation(path: str, text: str) -> dict[str, Any]:
+    kind = "text/plain" if path == "/metrics" else "application/json"
+    ok: dict[str, Any] = {"description": "The answer", "content": {kind: {}}}
+    if path in BODIES and path.startswith("/v1/"):
+        ok["content"]["text/event-stream"] = {}
+    operation: dict[str, Any] = {"summary": text.strip().splitlines()[0], "responses": {"200": ok}}
+    for status, what in _ERRORS.items():
+        content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+        operation["responses"][status] = {"description": what, "content": content}
+    if "{name" in path:
+        operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
+    return operation
+
+
+def _body(kind: type[BaseModel], schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(schema.pop("$defs", {}))
+    schemas[kind.__name__] = schema
+    return {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{kind.__name__}"}}},
+    }

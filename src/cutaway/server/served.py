@@ -1,0 +1,142 @@
+"""One model that is served: what it is called, what it is, and its engine while it is loaded."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import monotonic, time
+from typing import Any, Literal
+
+from cutaway.assemble import DEFAULT_CONTEXT, PAGE_SIZE, Engine
+from cutaway.config import Config, ModelConfig
+from cutaway.errors import HashMismatchError
+from cutaway.formats import open_model
+from cutaway.model import parse_rope_scaling, read_spec, stretched_context
+from cutaway.ops.native import packed_bytes
+from cutaway.ops.protocol import KVType
+from cutaway.planner import MemoryPlan, plan_memory
+from cutaway.registry import Resolved, resolve
+from cutaway.server.identity import fingerprint, instruction_set, model_hash
+from cutaway.text.reasoning import ReasoningFormat, detect_reasoning
+from cutaway.text.tool_formats import detect_tool_format
+
+State = Literal["unloaded", "loading", "ready", "unloading", "failed"]
+CONTEXTS = 4  # whole contexts that the pages hold, unless the config says
+
+
+@dataclass(slots=True)
+class Served:
+    """name: what requests call it. config: how it is loaded, every default filled in.
+
+    found, sha256, plan, format: once it was looked at. engine: while loaded. users: requests that hold it now.
+    Written by the event loop only.
+    """
+
+    name: str
+    config: ModelConfig
+    at_start: bool
+    state: State = "unloaded"
+    found: Resolved | None = None
+    sha256: str = ""
+    format: str = ""
+    plan: MemoryPlan | None = None
+    engine: Engine | None = None
+    users: int = 0
+    last_use: float = field(default_factory=monotonic)
+    created: int = field(default_factory=lambda: int(time()))
+    error: str = ""
+    fingerprint: str = ""
+    tool_format: str | None = None
+    reasoning: ReasoningFormat | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def context(self) -> int | None:
+        return self.engine.context if self.engine is not None else self.plan.context if self.plan else None
+
+
+def with_defaults(model: ModelConfig, config: Config) -> ModelConfig:
+    """The model's own settings over the config's over ours."""
+    return replace(
+        model,
+        context=model.context or config.context,
+        contexts=model.contexts or CONTEXTS,
+        threads=model.threads or config.threads,
+        kv_k=model.kv_k or config.kv_k or "bf16",
+        kv_v=model.kv_v or config.kv_v or "bf16",
+        rope_scaling=model.rope_scaling or config.rope_scaling,
+        max_requests=model.max_requests or 16,
+        backend=model.backend or "native",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What is known of a model before it is loaded."""
+
+    found: Resolved
+    sha256: str
+    format: str
+    plan: MemoryPlan
+    hashed: bool
+
+
+def look(config: ModelConfig, *, always_hash: bool) -> Looked:
+    """Find, hash and measure a model, without loading it. Raises what these raise, and HashMismatchError for a pin."""
+    found = resolve(config.model, pull=False)
+    sha256, hashed = model_hash(found.path, found.manifest, always=always_hash)
+    wanted = (config.sha256 or "").lower().removeprefix("sha256:")
+    if not sha256.startswith(wanted):
+        raise HashMismatchError(f"{config.model} has the SHA-256 {sha256}, and the config wants {wanted}")
+    with open_model(found.path) as file:
+        spec = read_spec(file)
+        scaling = parse_rope_scaling(config.rope_scaling) if config.rope_scaling else None
+        context = config.context or min(stretched_context(scaling, spec.context), DEFAULT_CONTEXT)
+        plan = plan_memory(
+            file, spec, packed_bytes if config.backend == "native" else _float_bytes, context=context,
+            page_size=PAGE_SIZE, requests=config.contexts or CONTEXTS, key_type=_kv(config.kv_k),
+            value_type=_kv(config.kv_v),
+        )  # fmt: skip
+        return Looked(found, sha256, file.format, plan, hashed)
+
+
+def _kv(kind: str | None) -> KVType:
+    return kind or "bf16"  # type: ignore[return-value]
+
+
+def _float_bytes(_type: str, rows: int, inputs: int) -> int:
+    """The reference backend's packing."""
+    return 4 * rows * inputs
+
+
+def open_engine(served: Served) -> Engine:
+    """Load it. Takes seconds; for a thread. The template and tokenizer are made ready, too."""
+    config, plan = served.config, served.plan
+    assert served.found is not None and plan is not None
+    said: dict[str, Any] = {
+        name: getattr(config, name)
+        for name in ("contexts", "max_requests", "threads", "kv_k", "kv_v", "rope_scaling", "backend")
+    }
+    options = {name: value for name, value in said.items() if value is not None}
+    engine = Engine.load(source(served), context=plan.context, pull=False, **options)
+    engine.tokenizer.prepare()
+    return engine
+
+
+def source(served: Served) -> str | Path:
+    """What `Engine.load` is given: the name where the registry knows it, so that the manifest comes along."""
+    assert served.found is not None
+    return served.found.path if served.found.manifest is None else served.config.model
+
+
+def describe(served: Served, engine: Engine) -> None:
+    """What follows from a loaded model: its fingerprint, and how it writes tool calls and reasoning."""
+    config = served.config
+    template = engine.template.source if engine.template is not None else None
+    served.fingerprint = fingerprint(
+        served.sha256, instruction_set(config.backend or "native"), kv_k=config.kv_k, kv_v=config.kv_v,
+        rope=config.rope_scaling,
+    )  # fmt: skip
+    served.tool_format = detect_tool_format(template, engine.spec.family)
+    served.reasoning = detect_reasoning(template) if template else None

@@ -1,0 +1,68 @@
+"""What all routes of one server share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+from starlette.requests import HTTPConnection, Request
+
+from cutaway.config import Config, settings
+from cutaway.server.admission import Admission
+from cutaway.server.body import read_json
+from cutaway.server.keys import Keys
+from cutaway.server.logs import Log
+from cutaway.server.metrics import Metrics
+from cutaway.server.roster import Roster
+from cutaway.server.tapes import Tapes
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Service:
+    """Made once, when the server starts."""
+
+    config: Config
+    roster: Roster
+    admission: Admission
+    keys: Keys
+    metrics: Metrics
+    log: Log
+    tapes: Tapes
+    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "cutaway-prepare"))
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """What the config says of sampling."""
+        return settings(self.config.sampling)
+
+    async def in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Templates, tokenizing, grammars: what may take long must not stop the streams of others."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, lambda: work(*args, **kwargs))
+
+    async def body(self, request: Request) -> dict[str, Any]:
+        """Raises ApiError."""
+        server = self.config.server
+        return await read_json(request, max_bytes=server.max_body, max_depth=server.max_depth)
+
+
+def service_of(connection: HTTPConnection) -> Service:
+    service: Service = connection.app.state.service
+    return service
+
+
+def request_id(connection: HTTPConnection) -> str:
+    """Of this request: the client's own x-request-id, or one that was made."""
+    made: str = connection.scope["cutaway.id"]
+    return made
+
+
+def caller(connection: HTTPConnection) -> str:
+    """Who asks: the number of a key, or an address."""
+    name: str = connection.scope["cutaway.caller"]
+    return name

@@ -1,0 +1,147 @@
+"""Server-sent events: how they are written, and a response that notices when nobody reads any more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+T = TypeVar("T")
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
+
+
+class ClientGoneError(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def to_json(value: Any) -> bytes:
+    """UTF-8; half a surrogate pair, which JSON can say and UTF-8 cannot, stays an escape."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def sse(value: Any, event: str | None = None) -> bytes:
+    """One event."""
+    named = b"" if event is None else b"event: " + event.encode() + b"\n"
+    return named + b"data: " + to_json(value) + b"\n\n"
+
+
+class EventStream(Response):
+    """Sends events as they come.
+
+    Under ASGI 2.4 and later a server tells of a client that left only when something is written; a silent prefill
+    would go on for nobody. So a second task waits for the disconnect. When the stream ends, for whatever reason, the
+    iterator is closed, and what it holds is given back there.
+
+    keep_alive: seconds of silence after which a comment is sent. send_timeout: seconds that the reader may take
+    nothing. farewell: the last event if the server must end the stream.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        events: AsyncIterator[bytes],
+        *,
+        keep_alive: float,
+        send_timeout: float,
+        farewell: bytes,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"} | (headers or {}))
+        del self.headers["content-length"]
+        self.events = events
+        self.keep_alive = keep_alive
+        self.send_timeout = send_timeout
+        self.farewell = farewell
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        writer = asyncio.create_task(self._write(send))
+        watcher = asyncio.create_task(_gone(receive))
+        try:
+            await asyncio.wait({writer, watcher}, return_when=asyncio.FIRST_COMPLETED)
+            if writer.done():
+                writer.result()
+        except asyncio.CancelledError:  # the server's grace is over
+            await _cancelled(writer)
+            with contextlib.suppress(Exception):
+                await self._send(send, self.farewell, more=False)
+            raise
+        except TimeoutError:
+            pass  # the reader takes nothing: the connection is cut when this returns
+        finally:
+            await _cancelled(watcher)
+            await _cancelled(writer)
+            await closed(self.events)
+
+    async def _write(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        iterator = aiter(self.events)
+        pending = asyncio.ensure_future(_next(iterator))
+        try:
+            while True:
+                await asyncio.wait({pending}, timeout=self.keep_alive)
+                if not pending.done():
+                    await self._send(send, KEEP_ALIVE)
+                    continue
+                event = pending.result()
+                if event is None:
+                    break
+                pending = asyncio.ensure_future(_next(iterator))
+                await self._send(send, event)
+        finally:
+            await _cancelled(pending)
+        await self._send(send, b"", more=False)
+
+    async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        async with asyncio.timeout(self.send_timeout):
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _next(iterator: AsyncIterator[bytes]) -> bytes | None:
+    """The next event, None at the end."""
+    return await anext(iterator, None)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _cancelled(task: asyncio.Future[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def closed(events: AsyncIterator[bytes]) -> None:
+    """Close an iterator that can be closed."""
+    close = getattr(events, "aclose", None)
+    if close is not None:
+        await close()
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled when the client goes away. Raises ClientGoneError then.
+
+    The request's body has been read.
+    """
+    task = asyncio.create_task(work)
+    watcher = asyncio.create_task(_gone(request.receive))
+    try:
+        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGoneError
+        return task.result()
+    finally:
+        await _cancelled(watcher)
+        await _cancelled(task)

@@ -1,0 +1,93 @@
+"""POST /tokenize, /detokenize and /apply-template: what becomes of a text before the model sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cutaway.assemble import Engine
+from cutaway.server.answering import JsonReply
+from cutaway.server.dialogue import template_variables
+from cutaway.server.fields import ApplyTemplate, Detokenize, Tokenize
+from cutaway.server.problems import bad_request
+from cutaway.server.reading import read_fields
+from cutaway.server.service import request_id, service_of
+from cutaway.text import Segment, require_template
+
+
+async def tokenize(request: Request) -> Response:
+    """vLLM's fields (prompt or messages, add_special_tokens) and llama.cpp's (content, add_special, parse_special).
+
+    Control tokens in a text are read only where `parse_special` asks for it.
+    """
+    service = service_of(request)
+    fields, warnings = read_fields(Tokenize, await service.body(request), strict=service.config.server.strict)
+    text = fields.prompt if fields.prompt is not None else fields.content
+    if (text is None) == (fields.messages is None):
+        raise bad_request("give either prompt (or content), or messages", "prompt", "parameter_invalid")
+    async with service.roster.lease(fields.model, request_id(request)) as lease:
+        reply = await service.in_thread(_tokenized, lease.engine, fields, text)
+    return JsonReply(reply | ({"warnings": warnings} if warnings else {}))
+
+
+def _tokenized(engine: Engine, fields: Tokenize, text: str | None) -> dict[str, Any]:
+    tokenizer = engine.tokenizer
+    if text is None:
+        ids = tokenizer.encode_segments(_rendered(engine, fields))
+    else:
+        said = fields.add_special_tokens if fields.add_special_tokens is not None else fields.add_special
+        ids = tokenizer.encode(text, add_special=said is not False, parse_special=bool(fields.parse_special))
+    reply: dict[str, Any] = {"count": len(ids), "max_model_len": engine.context, "tokens": ids}
+    if fields.with_pieces:
+        reply["tokens"] = [{"id": i, "piece": _piece(tokenizer.token_bytes(i), tokenizer.piece(i))} for i in ids]
+    if fields.return_token_strs:
+        reply["token_strs"] = [tokenizer.piece(i) for i in ids]
+    return reply
+
+
+def _piece(raw: bytes, name: str) -> str | list[int]:
+    """As llama.cpp has it: text, or bytes where they are no text of their own."""
+    try:
+        return raw.decode() if raw else name
+    except UnicodeDecodeError:
+        return list(raw)
+
+
+async def detokenize(request: Request) -> Response:
+    """Token ids to text."""
+    service = service_of(request)
+    fields, warnings = read_fields(Detokenize, await service.body(request), strict=service.config.server.strict)
+    async with service.roster.lease(fields.model, request_id(request)) as lease:
+        size = lease.engine.tokenizer.vocab_size
+        if wrong := [token for token in fields.tokens if not 0 <= token < size]:
+            raise bad_request(
+                f"tokens holds {wrong[0]}; ids of this model are 0 to {size - 1}", "tokens", "parameter_invalid"
+            )
+        skip = bool(fields.skip_special_tokens)
+        text = await service.in_thread(lease.engine.tokenizer.decode, fields.tokens, skip_special=skip)
+    reply = {"prompt": text, "content": text}
+    return JsonReply(reply | ({"warnings": warnings} if warnings else {}))
+
+
+async def apply_template(request: Request) -> Response:
+    """Messages as the text that the model would see; markers that the template wrote, apart from those in messages."""
+    service = service_of(request)
+    fields, warnings = read_fields(ApplyTemplate, await service.body(request), strict=service.config.server.strict)
+    async with service.roster.lease(fields.model, request_id(request)) as lease:
+        segments = await service.in_thread(_rendered, lease.engine, fields)
+    reply: dict[str, Any] = {
+        "prompt": "".join(s.text for s in segments),
+        "segments": [{"text": s.text, "special": s.special} for s in segments],
+    }  # fmt: skip
+    return JsonReply(reply | ({"warnings": warnings} if warnings else {}))
+
+
+def _rendered(engine: Engine, fields: Tokenize | ApplyTemplate) -> list[Segment]:
+    continued = bool(fields.continue_final_message)
+    return require_template(engine.template).render(
+        fields.messages or [], tools=fields.tools or None,
+        add_generation_prompt=fields.add_generation_prompt is not False and not continued,
+        continue_final_message=continued, **template_variables(fields.chat_template_kwargs),
+    )  # fmt: skip
