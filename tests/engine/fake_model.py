@@ -7,7 +7,7 @@ number depends on all tokens before it; a wrong table, a stale page, a lost toke
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -103,5 +103,5 @@ class LetterTokenizer:
     def piece(self, token: int) -> str:
         return chr(96 + token) if token else "<end>"
 
-    def detokenizer(self, *, skip_special: bool = True) -> LetterDetokenizer:
+    def detokenizer(self, *, skip_special: bool = True, shown: Sequence[int] = ()) -> LetterDetokenizer:
         return LetterDetokenizer()

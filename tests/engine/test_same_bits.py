@@ -23,7 +23,7 @@ VOCAB, CONTEXT = 133, 256
 class NumberTokenizer(LetterTokenizer):
     end_ids: frozenset[int] = frozenset()
 
-    def detokenizer(self, *, skip_special: bool = True) -> Any:
+    def detokenizer(self, *, skip_special: bool = True, shown: Any = ()) -> Any:
         class Numbers:
             def push(self, token: int) -> str:
                 return f" {token}"

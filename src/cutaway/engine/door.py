@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cutaway.engine.request import Request, Sink
 from cutaway.engine.scheduler import Work
 from cutaway.errors import ContextExceededError, ParameterError
-from cutaway.sampling import Sampler, SamplingParams, StopChecker, draw_seed
+from cutaway.sampling import Sampler, SamplingParams, StopChecker, compile_constraint, draw_seed
 from cutaway.text import Tokenizer
 
 MAX_CHOICES = 128
@@ -44,10 +44,16 @@ class Door:
             ends, names = self.tokenizer.end_ids, self.tokenizer
             sampler = Sampler(params, seed=seed, choice=choice, prompt=tokens, end_ids=ends, tokenizer=names)
             room = self.context - len(tokens)
-            stops = StopChecker(params, ends, self.tokenizer.detokenizer(), room=room)
+            detokenizer = self.tokenizer.detokenizer(shown=params.visible_tokens)
+            stops = StopChecker(params, ends, detokenizer, room=room)
             request = Request(work, params, sampler, stops, choice=choice, seed=seed, events=events)
             request.warnings.extend(warnings)
             yield request
+
+    def prepare(self, params: SamplingParams) -> None:
+        """Do beforehand what may take long: compile the constraint. Raises ParameterError."""
+        if params.constraint is not None:
+            compile_constraint(*params.constraint, self.tokenizer)
 
     def _checked(self, prompt: Sequence[int], params: SamplingParams) -> list[int]:
         tokens = [int(token) for token in prompt]

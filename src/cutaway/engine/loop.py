@@ -79,6 +79,7 @@ class EngineCore:
         sink: takes the events, in the engine's thread, instead of the stream's own queue.
         Raises ParameterError, ContextExceededError, and EngineError after the engine was closed.
         """
+        self._door.prepare(params)  # not behind the gate, where others would wait for it
         with self._gate:
             if self._closed:
                 why = f"it failed: {self._broken!r}" if self._broken else "it was closed"

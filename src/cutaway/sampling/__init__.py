@@ -1,5 +1,6 @@
 """From a row of logits to a token, and from tokens to text that is safe to show: parameters, stages, stops."""
 
+from cutaway.sampling.grammar import Constraint, compile_constraint, prepare_constraints
 from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
 from cutaway.sampling.params import LogprobsMode, SamplingParams, Stage
 from cutaway.sampling.presets import PRESETS, Preset, ignored_options, own_options, preset
@@ -11,6 +12,7 @@ __all__ = [
     "PRESETS",
     "STAGES",
     "Choice",
+    "Constraint",
     "LogprobsMode",
     "Preset",
     "Sampler",
@@ -20,9 +22,11 @@ __all__ = [
     "StopKind",
     "StopReason",
     "TokenLogprobs",
+    "compile_constraint",
     "draw_seed",
     "ignored_options",
     "own_options",
+    "prepare_constraints",
     "preset",
     "token_logprobs",
 ]

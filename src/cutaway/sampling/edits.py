@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.errors import EngineError, ParameterError
+from cutaway.sampling.dry import Dry
+from cutaway.sampling.grammar_stage import FormStage
 from cutaway.sampling.history import History
 from cutaway.sampling.params import SamplingParams, Stage
 
@@ -25,16 +27,18 @@ BIAS_BANS = -100.0
 
 
 class Encoder(Protocol):
-    """What bad words need of a tokenizer."""
+    """What bad words and DRY need of a tokenizer."""
+
+    def token_bytes(self, id: int) -> bytes: ...
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
 
 
 def edits(
-    params: SamplingParams, *, end_ids: frozenset[int], tokenizer: Encoder | None
+    params: SamplingParams, *, end_ids: frozenset[int], tokenizer: Encoder | None, form: FormStage | None = None
 ) -> tuple[tuple[str, Edit], ...]:
-    """The edits that `params` ask for, named, in the order of STAGES. Raises ParameterError for bad words without a
-    tokenizer."""
+    """The edits that `params` ask for, named, in the order of STAGES. Raises ParameterError for bad words or DRY
+    without a tokenizer."""
     wanted: list[tuple[str, Edit | None]] = [
         ("logit_bias", _logit_bias(params)),
         ("allowed_tokens", _allowed(params.allowed_tokens)),
@@ -45,7 +49,11 @@ def edits(
         ("presence_penalty", _presence(params.presence_penalty)),
         ("frequency_penalty", _frequency(params.frequency_penalty)),
         ("no_repeat_ngram", _no_repeat(params.no_repeat_ngram)),
+        ("dry", _dry(params, tokenizer)),
         *((_name(stage), _own(stage)) for stage in params.stages),
+        ("reasoning_budget", None if form is None or params.reasoning_budget is None else form.budget),
+        ("constraint", None if form is None or params.constraint is None else form.constrain),
+        ("top_n_sigma", _top_n_sigma(float(params.top_n_sigma))),
     ]
     return tuple((name, edit) for name, edit in wanted if edit is not None)
 
@@ -185,6 +193,28 @@ def _no_repeat(ngram: int) -> Edit | None:
 
 def _name(stage: Stage) -> str:
     return str(getattr(stage, "__name__", type(stage).__name__))
+
+
+def _dry(params: SamplingParams, tokenizer: Encoder | None) -> Edit | None:
+    if params.dry_multiplier == 0 or params.dry_penalty_last_n == 0:
+        return None
+    if tokenizer is None:
+        raise ParameterError("dry_multiplier needs the tokenizer, which knows the text of dry_sequence_breakers")
+    return Dry(params, tokenizer.token_bytes)
+
+
+def _top_n_sigma(deviations: float) -> Edit | None:
+    """Over the tokens that are not banned; population deviation, as Tang et al. 2024 ("Top-n-sigma") have it. The
+    temperature, which comes later, would scale both sides alike."""
+    if deviations <= 0:
+        return None
+
+    def edit(row: Row, history: History) -> None:
+        finite = row[np.isfinite(row)].astype(np.float64)
+        if len(finite):
+            row[row < finite.max() - deviations * finite.std()] = BANNED
+
+    return edit
 
 
 def _own(stage: Stage) -> Edit:

@@ -1,7 +1,7 @@
 """Random numbers without a state: each is a function of (seed, choice, position), the same on every machine.
 
 Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011), in integers. The key
-is the seed (64 bits, low word first); the counter is (position low, position high, choice, 0). The draw is the first
+is the seed (64 bits, low word first); the counter is (position low, position high, choice, use). The draw is the first
 output word and the upper 21 bits of the second.
 """
 
@@ -25,9 +25,10 @@ def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[in
     return c0, c1, c2, c3
 
 
-def uniform53(seed: int, choice: int, position: int) -> int:
-    """53 random bits: this over 2^53 is uniform in [0, 1). A negative seed stands for seed + 2^64."""
-    words = philox((position & _WORD, position >> 32, choice, 0), (seed & _WORD, (seed >> 32) & _WORD))
+def uniform53(seed: int, choice: int, position: int, use: int = 0) -> int:
+    """53 random bits: this over 2^53 is uniform in [0, 1). A negative seed stands for seed + 2^64. use: 0 for the draw
+    of the token, 1 for XTC's coin."""
+    words = philox((position & _WORD, position >> 32, choice, use), (seed & _WORD, (seed >> 32) & _WORD))
     return words[0] << 21 | words[1] >> 11
 
 

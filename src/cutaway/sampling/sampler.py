@@ -1,8 +1,8 @@
 """One request's (and choice's) sampler: a row of logits in, a token out.
 
 Two paths give the same token: the fused one (native: temperature, top_k, top_p, min_p and the draw over as few of the
-best tokens as settle it) and the stages one by one, which run when a recorder looks, for typical_p, and for
-log-probabilities of the distribution drawn from. tests/sampling/test_equality.py holds them equal.
+best tokens as settle it) and the stages one by one, which run when a recorder looks, for typical_p, XTC and mirostat,
+and for log-probabilities of the distribution drawn from. tests/sampling/test_equality.py holds them equal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cutaway.sampling.edits import Encoder, edits
+from cutaway.sampling.edits import edits
+from cutaway.sampling.grammar_stage import form_stage
 from cutaway.sampling.history import History
 from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
 from cutaway.sampling.looking import Views
@@ -20,7 +21,8 @@ from cutaway.sampling.params import GREEDY_BELOW, SamplingParams
 from cutaway.sampling.randomness import uniform53
 from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_token, log_total
 from cutaway.sampling.temperature import temperature_at
-from cutaway.sampling.truncation import Candidates, candidates, draw, truncations
+from cutaway.sampling.truncation import Candidates, Moment, candidates, draw, surprises, truncations
+from cutaway.text import Tokenizer
 from cutaway.trace import NULL, Recorder, StageRecord
 
 STAGES = (
@@ -33,12 +35,18 @@ STAGES = (
     "presence_penalty",
     "frequency_penalty",
     "no_repeat_ngram",
+    "dry",
     "stages",
+    "reasoning_budget",
+    "constraint",
+    "top_n_sigma",
     "temperature",
     "top_k",
     "top_p",
     "min_p",
     "typical_p",
+    "xtc",
+    "mirostat",
 )
 """The order of the stages. It is fixed; only those that the parameters ask for run. Penalties before the temperature,
 as in vLLM and Hugging Face; the truncations in Hugging Face's order, each over what the one before has left."""
@@ -66,8 +74,8 @@ class Sampler:
     """Chooses the tokens of one choice of one request, and remembers them.
 
     seed: the request's, drawn by the engine where it named none; choice: 0 to n - 1; prompt: its token ids; end_ids:
-    the model's end tokens (for min_tokens); tokenizer: for bad words that are texts.
-    Raises ParameterError for bad words without a tokenizer.
+    the model's end tokens; tokenizer: for bad words that are texts, DRY, constraints and the reasoning budget.
+    Raises ParameterError where they need it and there is none, and for a constraint that cannot be enforced.
     """
 
     def __init__(
@@ -78,15 +86,18 @@ class Sampler:
         choice: int = 0,
         prompt: Sequence[int] = (),
         end_ids: frozenset[int] = frozenset(),
-        tokenizer: Encoder | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         self.params = params
         self.seed = seed
         self.choice = choice
         self._history = History(prompt, ngram=int(params.no_repeat_ngram))
-        self._edits = edits(params, end_ids=end_ids, tokenizer=tokenizer)
+        self._form = form_stage(params, tokenizer, end_ids)
+        self._edits = edits(params, end_ids=end_ids, tokenizer=tokenizer, form=self._form)
+        self._most_surprise = 2.0 * float(params.mirostat_tau)
         self._processed = params.logprobs is not None and params.logprobs_mode == "processed"
-        self._staged_only = self._processed or params.typical_p < 1
+        unfused = params.typical_p < 1 or params.xtc_probability > 0 or params.mirostat == 2
+        self._staged_only = self._processed or unfused
         self._vocab = 0
 
     @property
@@ -118,6 +129,8 @@ class Sampler:
     def accept(self, token: int) -> None:
         """Takes `token` as the next of the output, whoever chose it."""
         self._history.add(int(token))
+        if self._form is not None:
+            self._form.accept(int(token))
 
     @property
     def _where(self) -> str:
@@ -160,7 +173,7 @@ class Sampler:
             if views is not None:
                 views.keep("greedy", kept.ids, top=top, inverse=1.0)
             return best, kept
-        inverse, stages = 1.0 / temperature, truncations(self.params, len(row))
+        inverse, stages = 1.0 / temperature, truncations(self.params, len(row), self._moment())
         if views is not None:
             views.add("temperature", row, top, inverse)
         kept = candidates(row, top, inverse, self._count(len(row), whole=views is not None))
@@ -168,7 +181,15 @@ class Sampler:
             kept = stage(kept)
             if views is not None:
                 views.keep(name, kept.ids, top=top, inverse=inverse)
-        return int(kept.ids[draw(kept, self._uniform())]), kept
+        place = draw(kept, self._uniform())
+        if self.params.mirostat:
+            surprise = float(surprises(kept)[place])
+            self._most_surprise -= float(self.params.mirostat_eta) * (surprise - float(self.params.mirostat_tau))
+        return int(kept.ids[place]), kept
+
+    def _moment(self) -> Moment:
+        coin = uniform53(self.seed, self.choice, len(self._history.generated), use=1) / 2**53
+        return Moment(coin, self._most_surprise)
 
     def _count(self, vocab: int, *, whole: bool) -> int:
         k = int(self.params.top_k)

@@ -6,6 +6,7 @@ the whole vocabulary or only what was selected.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 
 from cutaway.sampling.params import SamplingParams
 from cutaway.sampling.selection import UNIT, Ids, Odds, Row, log_total, odds_of, order
+
+BIT = 0.6931471805599453
+"""Nats in a bit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,38 @@ def typical_p(these: Candidates, share: float) -> Candidates:
     return these.keep(kept)
 
 
-def truncations(params: SamplingParams, vocab: int) -> tuple[tuple[str, Callable[[Candidates], Candidates]], ...]:
+def xtc(these: Candidates, threshold: float) -> Candidates:
+    """Without the tokens that have at least `threshold` of the mass, but for the least likely of them ("exclude top
+    choices", p-e-w 2024). Whether it is done at all is drawn for each token by the caller."""
+    above = int((these.odds.astype(np.float64) >= threshold * float(these.total)).sum())
+    return these.keep(slice(max(0, above - 1), None))
+
+
+def surprises(these: Candidates) -> NDArray[np.float64]:
+    """Bits: -log2 of each token's share."""
+    return (log_total(these.total) - these.scaled) / BIT
+
+
+def mirostat(these: Candidates, most: float) -> Candidates:
+    """Those whose surprise is at most `most` bits, at least the best (Basu et al. 2021, "Mirostat", algorithm 2)."""
+    which = surprises(these) <= most
+    which[0] = True
+    return these.keep(which)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What two stages need of the token at hand. coin: uniform in [0, 1), for XTC; most_surprise: bits (mirostat)."""
+
+    coin: float = 0.0
+    most_surprise: float = math.inf
+
+
+def truncations(
+    params: SamplingParams,
+    vocab: int,
+    moment: Moment = Moment(),
+) -> tuple[tuple[str, Callable[[Candidates], Candidates]], ...]:
     """The truncating stages that `params` ask for, named, in order."""
     k, p, least, typical = int(params.top_k), float(params.top_p), float(params.min_p), float(params.typical_p)
     wanted: list[tuple[str, bool, Callable[[Candidates], Candidates]]] = [
@@ -81,6 +116,8 @@ def truncations(params: SamplingParams, vocab: int) -> tuple[tuple[str, Callable
         ("top_p", p < 1, lambda these: top_p(these, p)),
         ("min_p", least > 0, lambda these: min_p(these, least)),
         ("typical_p", typical < 1, lambda these: typical_p(these, typical)),
+        ("xtc", moment.coin < params.xtc_probability, lambda these: xtc(these, float(params.xtc_threshold))),
+        ("mirostat", params.mirostat == 2, lambda these: mirostat(these, moment.most_surprise)),
     ]
     return tuple((name, stage) for name, on, stage in wanted if on)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -129,10 +129,16 @@ class Tokenizer:
         text = b"".join([read(int(token)) for token in ids]).decode("utf-8", "replace")
         return text.removeprefix(" ") if self._strip_space else text
 
-    def detokenizer(self, *, skip_special: bool = True) -> Detokenizer:
-        """For one stream of tokens."""
+    def detokenizer(self, *, skip_special: bool = True, shown: Collection[int] = ()) -> Detokenizer:
+        """For one stream of tokens. shown: control tokens whose names are text all the same."""
         read = self.token_bytes if skip_special else self.vocabulary.spelled_bytes
+        if skip_special and shown:
+            ids = frozenset(shown)
+            return Detokenizer(lambda id: self._shown_bytes(id, ids), strip_space=self._strip_space)
         return Detokenizer(read, strip_space=self._strip_space)
+
+    def _shown_bytes(self, id: int, shown: frozenset[int]) -> bytes:
+        return self.vocabulary.spelled_bytes(id) if id in shown else self.token_bytes(id)
 
     def token_bytes(self, id: int) -> bytes:
         """What the token adds to the text; nothing for a control token."""

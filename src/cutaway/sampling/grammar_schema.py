@@ -1,0 +1,261 @@
+"""Which JSON schemas are enforced whole. One that would be kept in part only is refused, with keyword and place.
+
+llguidance enforces most of JSON Schema 2020-12 (and older drafts where they agree) and refuses what it cannot; here
+stands what it says nothing of: keywords of older drafts, keys that could come twice, numbers that a double cannot hold,
+characters that cannot be written, references that never end. Limits: 1 MiB of schema, 64 levels.
+
+Narrower than the schema, which is always allowed: properties come in the schema's order, at most 8 blanks between two
+parts of the JSON and none around it, no `\\uXXXX` escapes, integers without a fraction or exponent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+from urllib.parse import unquote
+
+from cutaway.errors import ParameterError
+
+LONGEST, DEEPEST, MOST_REFERENCES = 1 << 20, 64, 10_000
+FORMATS = frozenset(
+    ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri")
+)  # fmt: skip
+ENFORCED = frozenset(
+    """type enum const properties required additionalProperties patternProperties minProperties maxProperties items
+    prefixItems additionalItems minItems maxItems minLength maxLength pattern format minimum maximum exclusiveMinimum
+    exclusiveMaximum multipleOf allOf anyOf oneOf $ref $defs definitions uniqueItems""".split()  # noqa: SIM905
+)
+REFUSED = frozenset(
+    """not if then else contains minContains maxContains dependentRequired dependentSchemas dependencies propertyNames
+    unevaluatedProperties unevaluatedItems $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor extends disallow
+    divisibleBy""".split()  # noqa: SIM905
+)
+ANNOTATIONS = frozenset(
+    """title description default examples example $comment $schema $id $anchor deprecated readOnly writeOnly
+    x-guidance""".split()  # noqa: SIM905
+)
+_SCHEMAS = ("additionalProperties", "additionalItems")
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_MAPS = ("properties", "patternProperties", "$defs", "definitions")
+_SHORT_ESCAPES = "\b\t\n\f\r"
+
+
+def enforceable(schema: Any, name: str = "json_schema") -> tuple[dict[str, Any], tuple[str, ...]]:
+    """A copy of the schema, ready for llguidance, and warnings of keywords that do not constrain.
+
+    schema: a mapping, a bool or JSON text. name: what to call it in errors. Raises ParameterError.
+    """
+    plain = _plain(schema, name)
+    if plain is True:
+        return {}, ()
+    if plain is False:
+        raise ParameterError(f"{name} is false: it accepts nothing")
+    if not isinstance(plain, dict):
+        raise ParameterError(f"{name} is {plain!r:.40}; it must be an object, true or JSON text of one")
+    check = _Check(name, plain)
+    check.schema(plain, "#")
+    try:
+        ends = check.ends(plain, frozenset())
+    except RecursionError:
+        raise ParameterError(f"{name}: its references lead too deep") from None
+    if not ends:
+        raise ParameterError(f"{name}: $ref: what it refers to refers back to it without end; no JSON is accepted")
+    for key in ("$schema", "$id", "x-guidance"):
+        plain.pop(key, None)
+    return plain, tuple(check.warnings)
+
+
+def subschemas(schema: Any, place: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
+    """A schema and all schemas in it that are objects, each with its JSON pointer, outer ones first."""
+    level = [(place, schema)]
+    while level:
+        found = [(at, here) for at, here in level if isinstance(here, dict)]
+        yield from found
+        level = [(f"{at}/{key}", inner) for at, here in found for key, inner in _inner(here)]
+
+
+def _plain(schema: Any, name: str) -> Any:
+    """The schema as JSON says it, sizes checked."""
+    try:
+        text = schema if isinstance(schema, str) else json.dumps(schema, default=_mapping, allow_nan=False)
+        if len(text) > LONGEST:
+            raise ParameterError(f"{name} has {len(text)} characters; at most {LONGEST} are taken")
+        plain = json.loads(text)
+        if _depth(plain) > DEEPEST:
+            raise ParameterError(f"{name} is nested more than {DEEPEST} levels deep")
+        return plain
+    except RecursionError:
+        raise ParameterError(f"{name} is nested more than {DEEPEST} levels deep") from None
+    except (ValueError, TypeError) as error:
+        raise ParameterError(f"{name} is no JSON: {error}") from None
+
+
+def _mapping(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"it holds a {type(value).__name__}")
+
+
+def _depth(value: Any) -> int:
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return depth
+
+
+def _inner(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The schemas inside a schema, each with its place."""
+    for key in _SCHEMAS:
+        if key in schema:
+            yield key, schema[key]
+    items = schema.get("items", True)
+    if not isinstance(items, list):
+        yield "items", items
+    for key in (*_LISTS, "items"):
+        if isinstance(schema.get(key), list):
+            yield from ((f"{key}/{i}", inner) for i, inner in enumerate(schema[key]))
+    for key in _MAPS:
+        if isinstance(schema.get(key), dict):
+            yield from ((f"{key}/{_escaped(name)}", inner) for name, inner in schema[key].items())
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+class _Check:
+    def __init__(self, name: str, root: dict[str, Any]) -> None:
+        self.warnings: list[str] = []
+        self._name = name
+        self._root = root
+        self._ending: set[str] = set()
+        self._steps = 0
+
+    def schema(self, schema: Any, place: str) -> None:
+        """A schema and all inside it; drops what says nothing."""
+        if isinstance(schema, bool):
+            return
+        if not isinstance(schema, dict):
+            self._refuse(place, f"{schema!r:.40} is no schema; it must be an object, true or false")
+        if schema.get("uniqueItems") is False:
+            del schema["uniqueItems"]
+        for keyword, value in schema.items():
+            self._keyword(schema, keyword, value, place)
+        for key, inner in _inner(schema):
+            self.schema(inner, f"{place}/{key}")
+
+    def _keyword(self, schema: dict[str, Any], keyword: str, value: Any, place: str) -> None:
+        if keyword in REFUSED or keyword == "uniqueItems":
+            self._refuse(place, f"{keyword} cannot be enforced")
+        elif keyword == "format":
+            self._format(schema, value, place)
+        elif keyword == "$ref" and not (isinstance(value, str) and value.startswith("#")):
+            self._refuse(place, f"$ref is {value!r}; only references within the schema (#...) can be followed")
+        elif keyword == "$id" and place != "#":
+            self._refuse(place, "$id inside a schema cannot be enforced")
+        elif keyword in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                self._refuse(place, f"{keyword} is {value!r}; it must be a number")
+            self._number(keyword, value, place)
+        elif keyword == "minProperties":
+            self._least(schema, value, place)
+        elif keyword in ("const", "enum"):
+            self._literal(keyword, value, place)
+        elif keyword in ("properties", "patternProperties", "$defs", "definitions") and not isinstance(value, dict):
+            self._refuse(place, f"{keyword} is {value!r:.40}; it must be an object")
+        elif keyword not in ENFORCED and keyword not in ANNOTATIONS:
+            self.warnings.append(f"{self._name}: {keyword!r} at {place} does not constrain the output")
+
+    def _format(self, schema: dict[str, Any], value: Any, place: str) -> None:
+        if value in FORMATS:
+            return
+        types = schema.get("type", "string")
+        if "string" in (types if isinstance(types, list) else [types]):
+            known = ", ".join(sorted(FORMATS))
+            self._refuse(place, f"format {value!r} cannot be enforced (these can: {known})")
+        self.warnings.append(f"{self._name}: format {value!r} at {place} speaks of strings only; it was not enforced")
+
+    def _number(self, keyword: str, value: int | float, place: str) -> None:
+        """Numbers are enforced as doubles, below 2^63."""
+        try:
+            exact = math.isfinite(value) and float(value) == value
+        except OverflowError:
+            exact = False
+        if not exact:
+            self._refuse(place, f"{keyword}: {value} cannot be enforced; a 64-bit floating point number cannot hold it")
+        if keyword not in ("const", "enum") and abs(value) >= 2**63:
+            self._refuse(place, f"{keyword}: {value} cannot be enforced; bounds must be below 2^63")
+
+    def _least(self, schema: dict[str, Any], value: Any, place: str) -> None:
+        required = schema.get("required")
+        named = len(set(map(str, required))) if isinstance(required, list) else 0
+        if isinstance(value, int) and value > max(1, named):
+            self._refuse(
+                place, f"minProperties {value} cannot be enforced: {named} are required, and further keys may repeat"
+            )
+
+    def _literal(self, keyword: str, value: Any, place: str) -> None:
+        if isinstance(value, str):
+            if any(c == "\x7f" or (c < " " and c not in _SHORT_ESCAPES) for c in value):
+                self._refuse(place, f"{keyword} {value!r} cannot be enforced: it holds a control character")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            self._number(keyword, value, place)
+        elif isinstance(value, list | dict):
+            for inner in value if isinstance(value, list) else [*value, *value.values()]:
+                self._literal(keyword, inner, place)
+
+    def ends(self, schema: Any, within: frozenset[str]) -> bool:
+        """Whether some JSON of finite size is accepted, as far as references decide it. within: references that are
+        being followed."""
+        if not isinstance(schema, dict):
+            return schema is not False
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference not in self._ending:
+            self._steps += 1
+            if self._steps > MOST_REFERENCES:
+                raise ParameterError(f"{self._name} follows more than {MOST_REFERENCES} references")
+            if reference in within or not self.ends(self._target(reference), within | {reference}):
+                return False
+            self._ending.add(reference)
+        for key in ("anyOf", "oneOf"):
+            if isinstance(schema.get(key), list) and not any(self.ends(inner, within) for inner in schema[key]):
+                return False
+        return all(self.ends(inner, within) for inner in self._needed(schema))
+
+    def _needed(self, schema: dict[str, Any]) -> Iterator[Any]:
+        """The schemas that every value has to satisfy somewhere in it."""
+        if isinstance(schema.get("allOf"), list):
+            yield from schema["allOf"]
+        properties, required = schema.get("properties"), schema.get("required")
+        if schema.get("type") == "object" and isinstance(properties, dict) and isinstance(required, list):
+            yield from (properties[name] for name in required if isinstance(name, str) and name in properties)
+        least = schema.get("minItems")
+        if schema.get("type") == "array" and isinstance(least, int) and least > 0:
+            first = schema.get("prefixItems")
+            yield first[0] if isinstance(first, list) and first else schema.get("items", True)
+
+    def _target(self, reference: str) -> Any:
+        """What a reference names; True if that is for llguidance to say."""
+        target: Any = self._root
+        if reference != "#" and not reference.startswith("#/"):
+            return True
+        for part in reference.split("/")[1:]:
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(target, dict) and key in target:
+                target = target[key]
+            elif isinstance(target, list) and key.isdigit() and int(key) < len(target):
+                target = target[int(key)]
+            else:
+                return True
+        return target
+
+    def _refuse(self, place: str, what: str) -> NoReturn:
+        raise ParameterError(f"{self._name} at {place}: {what}")
