@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.errors import CutawayError, FormatError, UnsupportedError
@@ -63,6 +63,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_anything_gives_a_value_or_an_error_of_ours(value: Any) -> None:
     fields = Fields("f", {"n": value})

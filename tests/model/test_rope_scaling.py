@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.errors import ParameterError
@@ -60,6 +60,7 @@ def test_the_examples_of_the_grammar_parse() -> None:
         parse_rope_scaling(example)
 
 
+@settings(deadline=None)
 @given(st.one_of(st.text(), st.text("yarnlinearntk:,=.0123456789base_factor e")))
 def test_any_text_gives_a_scaling_or_a_parameter_error(text: str) -> None:
     try:

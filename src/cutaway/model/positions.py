@@ -28,10 +28,13 @@ def rope_table(rope: RopeSpec, context: int, trained: int) -> Rope:
     which the scaling starts if it does not say itself.
     """
     inverse, attention_factor = inverse_frequencies(rope, context, trained)
-    angles = np.arange(context, dtype=np.float32)[:, None] * inverse  # float32 on purpose
-    wide = angles.astype(np.float64)
-    cos, sin = (np.cos(wide) * attention_factor, np.sin(wide) * attention_factor)
-    return Rope(cos.astype(np.float32), sin.astype(np.float32), "half")
+    cos, sin = (np.empty((context, len(inverse)), np.float32) for _ in range(2))
+    for start in range(0, context, 4096):  # in parts, as float64 takes twice the room of the tables
+        part = slice(start, min(start + 4096, context))
+        positions = np.arange(part.start, part.stop, dtype=np.float32)
+        angles = (positions[:, None] * inverse).astype(np.float64)  # a float32 product on purpose
+        cos[part], sin[part] = np.cos(angles) * attention_factor, np.sin(angles) * attention_factor
+    return Rope(cos, sin, "half")
 
 
 def inverse_frequencies(rope: RopeSpec, context: int, trained: int) -> tuple[F32, float]:

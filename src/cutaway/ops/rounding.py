@@ -17,8 +17,9 @@ def _identity(x: F32) -> F32:
 
 
 def _inverse(top: F32, limit: float) -> F32:
-    """limit / top in float32, and 0 where top is 0."""
-    return np.where(top == 0, np.float32(0), limit / top)
+    """limit / top in float32; 0 where that is not finite: a row as good as zero (top under 1.4e-36), or with a NaN."""
+    inverse = limit / top
+    return np.where(np.isfinite(inverse), inverse, np.float32(0))
 
 
 def round_groups(x: F32, group: int) -> F32:
