@@ -104,7 +104,8 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("--help") == 0
     listed = capsys.readouterr().out.partition("Commands:")[2].split("\n")
     commands = [line.split()[0] for line in listed if line.startswith("  ") and line[2] != " "]
-    assert {"run", "chat", "serve", "pull", "models", "rm", "tokens", "presets", "plan", "config", "version"} == set(commands)
+    known = "run chat serve pull models rm tokens presets plan config version"
+    assert set(commands) == set(known.split())
     for command in commands:
         assert status_of(command, "--help") == 0
         assert len(capsys.readouterr().out.splitlines()) > 3
