@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from cutaway.errors import CutawayError, EngineError, MemoryShortError
+from cutaway.sampling import SamplingParams
 
 
 class ApiError(Exception):
@@ -77,13 +80,16 @@ def as_api_error(error: Exception, names: Mapping[str, str] | None = None) -> Ap
     if isinstance(error, EngineError):
         return ApiError(500, str(error), code=error.code)
     if isinstance(error, CutawayError):
-        first, space, rest = str(error).partition(" ")
-        called = (names or {}).get(first, first)
-        param = called if error.code == "parameter_invalid" and called.replace("_", "").isalnum() else None
-        return bad_request(called + space + rest, _PARAMS.get(error.code, param), error.code)
+        word = _FIELD.match(str(error))
+        field = word[0] if word and word[0] in _PARAMETERS else None
+        called = (names or {}).get(field or "", field)
+        message = f"{called}{str(error)[len(field) :]}" if field and called else str(error)
+        return bad_request(message, _PARAMS.get(error.code, called), error.code)
     return ApiError(500, f"{type(error).__name__}: {error} (a fault of cutaway's)", code="internal_error")
 
 
+_FIELD = re.compile(r"[a-z][a-z0-9_]*")  # of a parameter: our errors begin with its name
+_PARAMETERS = frozenset(f.name for f in dataclasses.fields(SamplingParams))
 _PARAMS = {
     "context_length_exceeded": "messages", "messages_invalid": "messages", "template_refused": "messages",
     "template_failed": "messages", "content_unsupported": "messages", "tokenizer_invalid": "prompt",

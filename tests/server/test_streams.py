@@ -1,0 +1,111 @@
+"""Streams: the same as the whole, with usage where it is asked for, stops that never leak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from server.serving import CHAT, COMPLETIONS, HELLO, Running
+
+pytestmark = pytest.mark.models
+
+
+def joined(chunks: list[Any], choice: int = 0) -> tuple[str, str | None]:
+    """Content and finish reason of one choice."""
+    mine = [c for chunk in chunks for c in chunk["choices"] if c["index"] == choice]
+    text = "".join(c["delta"].get("content", "") if "delta" in c else c["text"] for c in mine)
+    reasons = [c["finish_reason"] for c in mine if c["finish_reason"] is not None]
+    assert len(reasons) == 1 and mine[-1]["finish_reason"] == reasons[0], "the reason stands once, in the last chunk"
+    return text, reasons[0]
+
+
+@pytest.mark.parametrize("fields", [
+    {"max_tokens": 12, "temperature": 0}, {"max_tokens": 8, "seed": 5, "n": 3, "temperature": 1.0},
+    {"max_tokens": 12, "temperature": 0, "stop": ["o"]}, {"max_tokens": 4, "logprobs": True, "top_logprobs": 2, "seed": 1},
+])  # fmt: skip
+def test_a_stream_is_the_whole_in_pieces(smol: Running, fields: dict[str, Any]) -> None:
+    whole = smol.ok(CHAT, messages=HELLO, **fields)
+    chunks = smol.chunks(CHAT, messages=HELLO, **fields)
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    for choice in whole["choices"]:
+        assert joined(chunks, choice["index"]) == (choice["message"]["content"], choice["finish_reason"])
+        first = next(c for chunk in chunks for c in chunk["choices"] if c["index"] == choice["index"])
+        assert first["delta"]["role"] == "assistant"
+        if choice["logprobs"]:
+            told = [c["logprobs"]["content"] for k in chunks for c in k["choices"] if c["logprobs"]]
+            assert [entry for entries in told for entry in entries] == choice["logprobs"]["content"]
+
+
+def test_usage_comes_when_asked_for(smol: Running) -> None:
+    """C13."""
+    fields = {"messages": HELLO, "max_tokens": 3, "temperature": 0}
+    whole = smol.ok(CHAT, **fields)["usage"]
+    chunks = smol.chunks(CHAT, **fields, stream_options={"include_usage": True})
+    assert chunks[-1]["choices"] == [] and chunks[-2]["choices"][0]["finish_reason"] == "length"
+    usage = chunks[-1]["usage"]
+    assert {k: usage[k] for k in ("prompt_tokens", "completion_tokens", "total_tokens")} == {
+        k: whole[k] for k in ("prompt_tokens", "completion_tokens", "total_tokens")
+    }
+    assert all(chunk.get("usage") is None for chunk in chunks[:-1])
+    assert all("usage" not in c for c in smol.chunks(CHAT, **fields, stream_options={"include_usage": False}))
+
+
+@pytest.mark.parametrize("stop", [["DEFGHIJ"], ["O P Q"], ["EF"], ["never comes"]])
+def test_a_stop_never_leaks(smol: Running, stop: list[str]) -> None:
+    """C11."""
+    fields = {"prompt": "Here is the alphabet: ABC", "temperature": 0, "max_tokens": 12, "stop": stop}
+    whole = smol.ok(COMPLETIONS, **fields)["choices"][0]
+    free = smol.ok(COMPLETIONS, **(fields | {"stop": None}))["choices"][0]["text"]
+    at = free.find(stop[0])
+    assert whole["text"] == (free if at < 0 else free[:at])
+    assert whole["finish_reason"] == ("length" if at < 0 else "stop")
+    assert whole["stop_reason"] == (None if at < 0 else stop[0])
+    assert joined(smol.chunks(COMPLETIONS, **fields)) == (whole["text"], whole["finish_reason"])
+
+
+def test_half_a_character_is_never_sent(smol: Running) -> None:
+    """C10: an emoji of three tokens, whole and cut off."""
+    for count, text in ((9, "😀"), (2, "\ufffd")):
+        fields: dict[str, Any] = {"prompt": "x", "temperature": 0, "max_tokens": count, "choice": ["😀"]}
+        assert smol.ok(COMPLETIONS, **fields)["choices"][0]["text"] == text
+        assert [c["text"] for k in smol.chunks(COMPLETIONS, **fields) for c in k["choices"] if c["text"]] == [text]
+
+
+def test_prompt_lists_are_indexed_by_prompt_and_choice(smol: Running) -> None:
+    """C49."""
+    prompts = ["1 2", "a b", "x"]
+    fields = {"prompt": prompts, "n": 2, "echo": True, "max_tokens": 3, "seed": 7}
+    whole = smol.ok(COMPLETIONS, **fields)
+    assert [c["index"] for c in whole["choices"]] == list(range(6))
+    for choice in whole["choices"]:
+        assert choice["text"].startswith(prompts[choice["index"] // 2])
+    assert whole["usage"]["completion_tokens"] <= 18
+    chunks = smol.chunks(COMPLETIONS, **fields, stream_options={"include_usage": True})
+    for choice in whole["choices"]:
+        assert joined(chunks, choice["index"])[0] == choice["text"]
+    assert chunks[-1]["usage"]["prompt_tokens"] == whole["usage"]["prompt_tokens"] == sum(
+        len(smol.ok("/tokenize", prompt=p)["tokens"]) for p in prompts
+    )
+
+
+@pytest.mark.parametrize(("max_tokens", "logprobs"), [(0, 1), (1, 1), (2, 0)])
+def test_echo_with_logprobs_tells_of_the_prompt(smol: Running, max_tokens: int, logprobs: int) -> None:
+    """C26."""
+    fields = {"prompt": "1 2 3 4 5", "echo": True, "logprobs": logprobs, "max_tokens": max_tokens, "temperature": 0}
+    choice = smol.ok(COMPLETIONS, **fields)["choices"][0]
+    told = choice["logprobs"]
+    assert choice["text"].startswith("1 2 3 4 5") and len(told["tokens"]) == 9 + max_tokens
+    assert told["token_logprobs"][0] is None and all(p < 0 for p in told["token_logprobs"][1:])
+    assert "".join(told["tokens"]) == choice["text"]
+    assert [choice["text"][at:] for at in told["text_offset"]][-1] == told["tokens"][-1]
+    assert (told["top_logprobs"][-1] is None) == (logprobs == 0)
+    chunks = smol.chunks(COMPLETIONS, **fields)
+    pieces = [c["logprobs"] for k in chunks for c in k["choices"] if c["logprobs"]]
+    for key, values in told.items():
+        assert [v for piece in pieces for v in piece[key]] == values
+    assert joined(chunks) == (choice["text"], choice["finish_reason"])
+    # teacher forcing: the same tokens as the continuation of a shorter prompt have the same log-probability
+    ids = smol.ok("/tokenize", prompt="1 2 3 4 5")["tokens"]
+    last = smol.ok(COMPLETIONS, prompt=ids[:-1], max_tokens=1, logprobs=1, allowed_token_ids=[ids[-1]])
+    assert last["choices"][0]["logprobs"]["token_logprobs"] == [told["token_logprobs"][8]]
