@@ -7,6 +7,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
+#include <numeric>
+
+#include "kernels/limits.h"
 #include "kernels/select.h"
 #include "runtime/program.h"
 
@@ -175,8 +179,42 @@ void bind(nb::module_& m) {
 }
 }  // namespace program_bindings
 
+// What the machine can do at most, with all threads of a team: see kernels/limits.h.
+namespace limit_bindings {
+using namespace cutaway;
+template <class F> double seconds(Team& team, F&& job) {
+    nb::gil_scoped_release release;
+    const auto begin = std::chrono::steady_clock::now();
+    team.run(job);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+// Bytes a second, from one pass over the buffer.
+double read(Team& team, const std::string& set, nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> buffer) {
+    const limits::Limits l = limits::limits_of(set.c_str());
+    const uint8_t* p = buffer.data();
+    const size_t bytes = buffer.shape(0), blocks = (bytes + limits::kBlock - 1) / limits::kBlock;
+    return (double)bytes / seconds(team, [&](Worker& worker) {
+        worker.parallel((int64_t)blocks, 1, [&](int64_t b) { l.read(p + b * limits::kBlock, std::min(limits::kBlock, bytes - b * limits::kBlock)); });
+    });
+}
+// Operations a second; 0 where the instruction set has no such arithmetic.
+double multiply(Team& team, const std::string& set, const std::string& kind, int64_t rounds) {
+    const limits::Limits l = limits::limits_of(set.c_str());
+    const auto f = kind == "int8" ? l.int8 : kind == "bf16" ? l.bf16 : l.f32;
+    if (!f) return 0.0;
+    std::vector<double> done((size_t)team.threads());
+    const double time = seconds(team, [&](Worker& worker) { done[(size_t)worker.index] = f(rounds); });
+    return std::accumulate(done.begin(), done.end(), 0.0) / time;
+}
+void bind(nb::module_& m) {
+    m.def("read_limit", &read, nb::arg("team"), nb::arg("instruction_set"), nb::arg("buffer").noconvert());
+    m.def("multiply_limit", &multiply, nb::arg("team"), nb::arg("instruction_set"), nb::arg("kind"), nb::arg("rounds"));
+}
+}  // namespace limit_bindings
+
 NB_MODULE(_native, m) {
     m.doc() = "cutaway's kernels";
     select_bindings::bind(m);
     program_bindings::bind(m);
+    limit_bindings::bind(m);
 }

@@ -9,7 +9,7 @@
 // Masked keys have p = 0 exactly, and a segment that is masked whole is skipped, so a row's bits do not depend on the
 // rows beside it, on the chunk it came in, or on who computed which segment.
 #pragma once
-#include "functions.h"
+#include "elementwise.h"
 #include "kernels.h"
 #include "layout.h"
 
@@ -46,17 +46,22 @@ INLINE F fp8_to_float(I bytes) {
     return as_float(iadd(as_int(value), sign));  // the sign bit is free, adding sets it
 }
 
-// The scale of one token's head (1 where the type has none).
-INLINE float head_scale(const float* x, int n, int type) {
-    if (type == kKVF32 || type == kKVBF16) return 1.0f;
-    float top = 0.0f, poison = 0.0f;
-    for (int i = 0; i < n; i++) {
-        const float a = std::fabs(x[i]);
-        top = a > top ? a : top;
-        poison += x[i] * 0.0f;
+// What one token's head is multiplied by when it is stored, and when it is read (1 where the type has no scale). A NaN
+// or an infinity makes the scale NaN, so that it survives.
+struct HeadScale {
+    float inverse = 1.0f, scale = 1.0f;
+    HeadScale(const float* x, int n, int type) {
+        if (type == kKVF32 || type == kKVBF16) return;
+        const float limit = type == kKVInt8 ? 127.0f : 448.0f;
+        float top = 0.0f, poison = 0.0f;
+        for (int i = 0; i < n; i++) {
+            const float a = std::fabs(x[i]);
+            top = a > top ? a : top;
+            poison += x[i] * 0.0f;
+        }
+        inverse = finite_or_0(limit / top), scale = top / limit + poison;
     }
-    return top / (type == kKVInt8 ? 127.0f : 448.0f) + poison;
-}
+};
 
 INLINE void encode(float x, float inverse, int type, void* to) {
     switch (type) {
@@ -69,13 +74,6 @@ INLINE void encode(float x, float inverse, int type, void* to) {
         }
         default: *(uint8_t*)to = fp8_of(x * inverse);
     }
-}
-
-INLINE float inverse_scale(const float* x, int n, int type) {
-    if (type == kKVF32 || type == kKVBF16) return 1.0f;
-    float top = 0.0f;
-    for (int i = 0; i < n; i++) { const float a = std::fabs(x[i]); top = a > top ? a : top; }
-    return top > 0.0f ? (type == kKVInt8 ? 127.0f : 448.0f) / top : 0.0f;
 }
 
 // Writes one token's key and value of one head into slot `slot` of page `page`. The first slot of a page clears the rest
@@ -92,15 +90,15 @@ static void store_kv(const KVView& kv, int page, int head, int slot, const float
         if (kv.key_scales) std::memset(kv.key_scales + scale_at, 0, sizeof(float) * kv.page_size);
         if (kv.value_scales) std::memset(kv.value_scales + scale_at, 0, sizeof(float) * kv.page_size);
     }
-    const float k_inverse = inverse_scale(k, d, kv.key_type), v_inverse = inverse_scale(v, d, kv.value_type);
+    const HeadScale k_head(k, d, kv.key_type), v_head(v, d, kv.value_type);
     uint8_t* kp = keys + (size_t)block * 16 * d * kb;
     for (int i = 0; i < d; i++) {
         const int at = kv.key_type == kKVBF16 ? (i / 2) * 32 + lane * 2 + i % 2 : i * 16 + lane;
-        encode(k[i], k_inverse, kv.key_type, kp + (size_t)at * kb);
-        encode(v[i], v_inverse, kv.value_type, values + ((size_t)slot * d + i) * vb);
+        encode(k[i], k_head.inverse, kv.key_type, kp + (size_t)at * kb);
+        encode(v[i], v_head.inverse, kv.value_type, values + ((size_t)slot * d + i) * vb);
     }
-    if (kv.key_scales) kv.key_scales[scale_at + slot] = head_scale(k, d, kv.key_type);
-    if (kv.value_scales) kv.value_scales[scale_at + slot] = head_scale(v, d, kv.value_type);
+    if (kv.key_scales) kv.key_scales[scale_at + slot] = k_head.scale;
+    if (kv.value_scales) kv.value_scales[scale_at + slot] = v_head.scale;
 }
 
 // q . k for 16 tokens of one block, for R rows. Inputs in ascending order.

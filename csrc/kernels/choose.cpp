@@ -1,8 +1,33 @@
 #include <cstring>
 
+#if defined(CUTAWAY_X86) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "kernels.h"
 
 namespace cutaway {
+
+#if defined(CUTAWAY_X86)
+// AMX int8 in the processor, and leave from the system to use its registers.
+static bool has_amx() {
+#if defined(__linux__)
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return false;  // AMX-TILE, AMX-INT8
+    constexpr int kRequestPermission = 0x1023, kTileData = 18;                         // arch_prctl
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+    return false;
+#endif
+}
+
+static bool has_avx512() {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+}
+#endif
 
 const Kernels* choose_kernels(const char* name) {
     struct Candidate {
@@ -12,8 +37,8 @@ const Kernels* choose_kernels(const char* name) {
     };
     const Candidate candidates[] = {
 #if defined(CUTAWAY_X86)
-        {"avx512", __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni"), kernels_avx512},
+        {"amx", has_avx512() && has_amx(), kernels_amx},
+        {"avx512", has_avx512(), kernels_avx512},
         {"avxvnni", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("avxvnni"), kernels_avxvnni},
         {"avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), kernels_avx2},
 #endif

@@ -40,13 +40,17 @@ static void normalize(const float* x, int width, bool layer, const float* weight
     }
 }
 
+// 0 where all is 0, or so small that the quotient is infinite, or not a number.
+INLINE float finite_or_0(float x) { return std::fabs(x) <= __FLT_MAX__ ? x : 0.0f; }
+
 // 32 floats to int8: scale = max|x| / 127, code = round-half-even(x * (127 / max|x|)). A NaN or an infinity makes the
 // scale NaN, so that it survives.
 template <int M> INLINE void quantize_group(const float* x, ActGroup<M>* out, int m) {
     const F a = load(x), b = load(x + 16);
-    const F poison = fma(a, zero(), mul(b, zero()));
-    const float top = largest(max(abs(a), abs(b)));
-    const float inverse = top > 0.0f ? 127.0f / top : 0.0f;
+    const uint32_t bits = largest_bits(a, b);
+    float top;
+    std::memcpy(&top, &bits, 4);
+    const float inverse = finite_or_0(127.0f / top);
     const F magic = set(12582912.0f), low = set(-127.0f), high = set(127.0f);
     int32_t total[2];
     for (int h = 0; h < 2; h++) {
@@ -54,9 +58,10 @@ template <int M> INLINE void quantize_group(const float* x, ActGroup<M>* out, in
         const F rounded = sub(add(scaled, magic), magic);
         store_i8(out->codes[m] + 16 * h, to_int(rounded));
         total[h] = (int32_t)sum(rounded);  // exact: |sum| <= 16 * 127
-        out->halves[m][h] = total[h];
+        out->minus_half[h][m] = -total[h];
     }
-    out->scale[m] = top / 127.0f + sum(poison);
+    out->scale[m] = bits >= 0x7f800000 ? __builtin_nanf("") : top / 127.0f;
+    out->minus[m] = -(total[0] + total[1]);
     out->sum[m] = out->scale[m] * (float)(total[0] + total[1]);
 }
 

@@ -4,38 +4,64 @@
 #include "attention.h"
 #include "elementwise.h"
 #include "tile.h"
+#if defined(__AMX_INT8__)
+#include "wide.h"
+#endif
 
 namespace cutaway {
 namespace CUTAWAY_ISA {
 
-template <int C, int S> static Tile tile_of_height(int height) {
-    switch (height) {
-        case 1: return tile<C, S, 1>;
-        case 2: return tile<C, S, 2>;
-        case 4: return tile<C, S, 4>;
-        default: return tile<C, S, 8>;
-    }
-}
-
-static Tile find_tile(int codes, int scales, int height) {
+// The pairs of codes and scales that types need; make.operator()<codes, scales>() gives the function.
+template <class Make> static auto for_pair(int codes, int scales, const Make& make) -> decltype(make.template operator()<kNibble, kHalf>()) {
     switch (codes * 16 + scales) {
-        case kNibble * 16 + kHalf: return tile_of_height<kNibble, kHalf>(height);
-        case kNibble * 16 + kHalfMin: return tile_of_height<kNibble, kHalfMin>(height);
-        case kNibble * 16 + kSuperMin: return tile_of_height<kNibble, kSuperMin>(height);
-        case kNibble * 16 + kSuper16: return tile_of_height<kNibble, kSuper16>(height);
-        case kNibble * 16 + kSuperMin16: return tile_of_height<kNibble, kSuperMin16>(height);
-        case kFive * 16 + kHalf: return tile_of_height<kFive, kHalf>(height);
-        case kFive * 16 + kHalfMin: return tile_of_height<kFive, kHalfMin>(height);
-        case kFive * 16 + kSuperMin: return tile_of_height<kFive, kSuperMin>(height);
-        case kSix * 16 + kSuper16: return tile_of_height<kSix, kSuper16>(height);
-        case kByte * 16 + kHalf: return tile_of_height<kByte, kHalf>(height);
-        case kByte * 16 + kFloat: return tile_of_height<kByte, kFloat>(height);
-        case kByte * 16 + kFloat16: return tile_of_height<kByte, kFloat16>(height);
-        case kTable * 16 + kFloat: return tile_of_height<kTable, kFloat>(height);
-        case kTable * 16 + kFloat16: return tile_of_height<kTable, kFloat16>(height);
+        case kNibble * 16 + kHalf: return make.template operator()<kNibble, kHalf>();
+        case kNibble * 16 + kHalfMin: return make.template operator()<kNibble, kHalfMin>();
+        case kNibble * 16 + kSuperMin: return make.template operator()<kNibble, kSuperMin>();
+        case kNibble * 16 + kSuper16: return make.template operator()<kNibble, kSuper16>();
+        case kNibble * 16 + kSuperMin16: return make.template operator()<kNibble, kSuperMin16>();
+        case kFive * 16 + kHalf: return make.template operator()<kFive, kHalf>();
+        case kFive * 16 + kHalfMin: return make.template operator()<kFive, kHalfMin>();
+        case kFive * 16 + kSuperMin: return make.template operator()<kFive, kSuperMin>();
+        case kSix * 16 + kSuper16: return make.template operator()<kSix, kSuper16>();
+        case kByte * 16 + kHalf: return make.template operator()<kByte, kHalf>();
+        case kByte * 16 + kFloat: return make.template operator()<kByte, kFloat>();
+        case kByte * 16 + kFloat16: return make.template operator()<kByte, kFloat16>();
+        case kTable * 16 + kFloat: return make.template operator()<kTable, kFloat>();
+        case kTable * 16 + kFloat16: return make.template operator()<kTable, kFloat16>();
         default: return nullptr;
     }
 }
+
+// The tallest tile: what the registers hold beside a group's codes.
+#if defined(__AVX512F__)
+constexpr int kTall = 16;
+#else
+constexpr int kTall = 8;
+#endif
+
+static Tile find_tile(int codes, int scales, int height) {
+    return for_pair(codes, scales, [height]<int C, int S>() -> Tile {
+        switch (height) {
+            case 1: return tile<C, S, 1>;
+            case 2: return tile<C, S, 2>;
+            case 4: return tile<C, S, 4>;
+            case 8: return tile<C, S, 8>;
+            default: return tile<C, S, kTall>;
+        }
+    });
+}
+
+#if defined(__AMX_INT8__)
+static Wide find_wide(int codes, int scales) {
+    return for_pair(codes, scales, []<int C, int S>() -> Wide {
+        if constexpr (GroupScales<S>::kHalves) return nullptr;
+        else return wide<C, S>;
+    });
+}
+#define WIDE kTall, enter, find_wide, unpack_lines
+#else
+#define WIDE kTall, nullptr, nullptr, nullptr
+#endif
 
 template <int C> static TileFloat float_tile_of_height(int height) {
     switch (height) {
@@ -59,7 +85,8 @@ static void quantize_any(const float* x, int inputs, void* tile, int height, int
         case 1: return quantize_row<1>(x, inputs, tile, place);
         case 2: return quantize_row<2>(x, inputs, tile, place);
         case 4: return quantize_row<4>(x, inputs, tile, place);
-        default: return quantize_row<8>(x, inputs, tile, place);
+        case 8: return quantize_row<8>(x, inputs, tile, place);
+        default: return quantize_row<16>(x, inputs, tile, place);
     }
 }
 
@@ -70,7 +97,7 @@ static void sigmoid_all(float* x, int n) {
 #define STRING(x) #x
 #define NAME(x) STRING(x)
 
-static const Kernels kernels = {NAME(CUTAWAY_ISA), find_tile, find_tile_float, normalize, quantize_any, rotate, gate_up,
+static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_tile_float, normalize, quantize_any, rotate, gate_up,
                                 soft_cap,          softmax,   sigmoid_all,     store_kv,  segment,      merge,  finish};
 
 }  // namespace CUTAWAY_ISA

@@ -29,11 +29,18 @@ struct AttendRows {
     float slope[kRowTile];
 };
 
-using Tile = void (*)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int groups, int offset, const void* activations, float* out);
+using Tile = void (*)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int groups, const void* activations, float* out);
 using TileFloat = void (*)(const uint8_t* panel, int inputs, const float* x, int stride, float* out);
+
+// One panel, its codes unpacked to lines of bytes by `unpack_panel`, times a tile of 16 tokens. out: [16][16].
+using Wide = void (*)(const uint8_t* lines, const uint8_t* scales, int groups, const void* activations, float* out);
 
 struct Kernels {
     const char* name;
+    int widest;  // tokens of the tallest tile: 8, or 16 where there is a matrix unit
+    void (*enter)();  // what a thread must do before its first wide product (null: nothing)
+    Wide (*wide)(int codes, int scales);
+    void (*unpack_panel)(int codes, const uint8_t* panel, const uint8_t* table, int groups, uint8_t* lines);
     Tile (*tile)(int codes, int scales, int height);  // null where no type needs the pair
     TileFloat (*tile_float)(int codes, int height);
     void (*normalize)(const float* x, int width, bool layer, const float* weight, const float* bias, float eps, float* out);
@@ -53,6 +60,7 @@ const Kernels* kernels_plain();
 const Kernels* kernels_avx2();
 const Kernels* kernels_avxvnni();
 const Kernels* kernels_avx512();
+const Kernels* kernels_amx();
 
 // The best that this machine has, or the one named by `name` ("" = the best); null if it has no such one.
 const Kernels* choose_kernels(const char* name);

@@ -29,8 +29,9 @@
 //
 //   Rows that do not fill a panel are padded with zero scales (zero floats); their outputs are never stored.
 //
-// ACTIVATIONS. int8, one float scale per token and group of 32 (clamped to +-127), packed in tiles of 1, 2, 4 or 8
-// tokens: a tile is `groups` runs of ActGroup<height>, so that a tile's group is a few neighbouring cache lines.
+// ACTIVATIONS. int8, one float scale per token and group of 32 (clamped to +-127), packed in tiles of 1, 2, 4, 8 or 16
+// tokens: a tile is `groups` runs of ActGroup<height>, so that a tile's group is a few neighbouring cache lines. A
+// token takes as many bytes in a tile of any height.
 //
 // KEYS AND VALUES. A page holds page_size tokens (a multiple of 16) of one layer, head by head:
 //
@@ -48,18 +49,30 @@ namespace cutaway {
 enum Codes : int { kNibble, kFive, kSix, kByte, kTable, kF32, kF16, kBF16 };
 enum Scales : int { kHalf, kHalfMin, kSuperMin, kSuper16, kSuperMin16, kFloat, kFloat16, kNone };
 
-constexpr int kPanelRows = 16, kGroup = 32, kTile = 8;  // kTile: the tallest tile of tokens
+constexpr int kPanelRows = 16, kGroup = 32;
+constexpr int kTallest = 16;  // tokens of the tallest tile that any instruction set takes
 
 constexpr int kPlaneBytes[] = {256, 320, 384, 512, 256, 0, 0, 0};  // 0: float weights are not cut into groups
 // bytes of scales per `kScaleGroups` groups
 constexpr int kScaleBytes[] = {32, 64, 64 + 8 * 32, 32 + 16 * 16, 64 + 16 * 32, 64, 128, 0};
 constexpr int kScaleGroups[] = {1, 1, 8, 8, 8, 1, 1, 1};
 
+// What is subtracted from every code, a power of two or nothing.
+constexpr int offset_of(int codes, int scales) {
+    switch (codes) {
+        case kNibble: return scales == kHalf ? 8 : scales == kSuper16 ? 4 : 0;
+        case kFive: return scales == kHalf ? 16 : 0;
+        case kSix: return 32;
+        case kByte:
+        case kTable: return 128;
+        default: return 0;
+    }
+}
+
 // How one matrix is stored.
 struct Layout {
     Codes codes;
     Scales scales;
-    int offset;  // subtracted from every code
 
     bool is_float() const { return codes >= kF32; }
     size_t align64(size_t n) const { return (n + 63) / 64 * 64; }
@@ -69,7 +82,7 @@ struct Layout {
         if (codes == kF32) return inputs * 64;
         if (codes == kF16) return align64(inputs * 32);
         if (codes == kBF16) return (inputs + 1) / 2 * 64;
-        return groups(inputs) * (size_t)kPlaneBytes[codes];
+        return groups(inputs) * (size_t)kPlaneBytes[codes & 7];
     }
     size_t panel(size_t inputs) const {
         if (is_float()) return planes(inputs);
@@ -83,8 +96,25 @@ struct ActGroup {
     int8_t codes[M][kGroup];
     float scale[M];      // value = code * scale
     float sum[M];        // scale * (sum of the 32 codes), for the minima
-    int32_t halves[M][2];  // exact sums of the codes of inputs 0..15 and 16..31
+    // Exact sums of the codes, negated: where an accumulator starts, times the weights' offset.
+    int32_t minus[M];           // over all 32
+    int32_t minus_half[2][M];   // over inputs 0..15 and 16..31
 };
+
+// Tiles of `count` rows, from the first: as many of the widest as fit, then 8, 4, 2, 1 (a tile may have rows to spare).
+struct Place {
+    int first, height;  // the tile that holds a row
+};
+constexpr int next_height(int left, int widest) { return left >= widest ? widest : left >= 5 ? 8 : left >= 3 ? 4 : left; }
+constexpr Place place_of(int row, int count, int widest) {
+    for (int first = row / widest * widest;;) {
+        const int height = next_height(count - first, widest);
+        if (row < first + height) return {first, height};
+        first += height;
+    }
+}
+constexpr size_t tile_bytes(size_t groups, int rows) { return groups * (size_t)rows * sizeof(ActGroup<1>); }
+static_assert(sizeof(ActGroup<16>) == 16 * sizeof(ActGroup<1>));
 
 enum KV : int { kKVF32, kKVBF16, kKVInt8, kKVFp8 };
 constexpr int kKVBytes[] = {4, 2, 1, 1};

@@ -19,13 +19,13 @@ struct TypeInfo {
 };
 
 constexpr TypeInfo kTypes[] = {
-    {kTypeF32, 1, 4, {kF32, kNone, 0}},           {kTypeF16, 1, 2, {kF16, kNone, 0}},
-    {kTypeBF16, 1, 2, {kBF16, kNone, 0}},         {kTypeQ4_0, 32, 18, {kNibble, kHalf, 8}},
-    {kTypeQ4_1, 32, 20, {kNibble, kHalfMin, 0}},  {kTypeQ5_0, 32, 22, {kFive, kHalf, 16}},
-    {kTypeQ5_1, 32, 24, {kFive, kHalfMin, 0}},    {kTypeQ8_0, 32, 34, {kByte, kHalf, 128}},
-    {kTypeQ2_K, 256, 84, {kNibble, kSuperMin16, 0}}, {kTypeQ3_K, 256, 110, {kNibble, kSuper16, 4}},
-    {kTypeQ4_K, 256, 144, {kNibble, kSuperMin, 0}},  {kTypeQ5_K, 256, 176, {kFive, kSuperMin, 0}},
-    {kTypeQ6_K, 256, 210, {kSix, kSuper16, 32}},
+    {kTypeF32, 1, 4, {kF32, kNone}},           {kTypeF16, 1, 2, {kF16, kNone}},
+    {kTypeBF16, 1, 2, {kBF16, kNone}},         {kTypeQ4_0, 32, 18, {kNibble, kHalf}},
+    {kTypeQ4_1, 32, 20, {kNibble, kHalfMin}},  {kTypeQ5_0, 32, 22, {kFive, kHalf}},
+    {kTypeQ5_1, 32, 24, {kFive, kHalfMin}},    {kTypeQ8_0, 32, 34, {kByte, kHalf}},
+    {kTypeQ2_K, 256, 84, {kNibble, kSuperMin16}}, {kTypeQ3_K, 256, 110, {kNibble, kSuper16}},
+    {kTypeQ4_K, 256, 144, {kNibble, kSuperMin}},  {kTypeQ5_K, 256, 176, {kFive, kSuperMin}},
+    {kTypeQ6_K, 256, 210, {kSix, kSuper16}},
 };
 
 inline const TypeInfo* find_type(int type) {

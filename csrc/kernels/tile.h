@@ -9,6 +9,12 @@
 
 namespace cutaway::CUTAWAY_ISA {
 
+#if defined(__AVX2__)
+#define UNROLL_TOKENS _Pragma("GCC unroll 16")
+#else
+#define UNROLL_TOKENS
+#endif
+
 constexpr int kPrefetch = 2048;  // bytes ahead in a panel
 
 INLINE void nibbles(const uint8_t* p, B* low, B* high) {
@@ -82,39 +88,55 @@ template <int C> INLINE I dot_codes(I acc, B codes, int four) {
     else return dot(acc, codes, four);
 }
 
-// out: float [M][16]. offset: what the codes carry on top; where bytes are made signed again, 128 is already off.
+constexpr int log2_of(int x) { return x <= 1 ? 0 : 1 + log2_of(x / 2); }
+
+// Where the accumulator of a token's dot starts: -offset * (sum of its codes). Bytes that this instruction set makes
+// signed again have lost their 128.
+template <int C, int S> INLINE I start(const int32_t* minus) {
+    constexpr int offset = offset_of(C, S) - (C == kByte || C == kTable ? 128 - kByteOffset : 0);
+    if constexpr (offset == 0) return iset(0);
+    else return ishl<log2_of(offset)>(iset(*minus));
+}
+
+// out: float [M][16].
 template <int C, int S, int M>
-static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int groups, int offset,
-                 const void* activations, float* out) {
+static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int groups, const void* activations, float* out) {
+    using Scale = GroupScales<S>;
     const ActGroup<M>* a = (const ActGroup<M>*)activations;
-    constexpr bool halves = GroupScales<S>::kHalves, minima = GroupScales<S>::kMin;
-    if constexpr (C == kByte || C == kTable) offset -= 128 - kByteOffset;
     F acc[M];
     for (int m = 0; m < M; m++) acc[m] = zero();
     for (int g = 0; g < groups; g++, a++, panel += kPlaneBytes[C]) {
-        for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kPrefetch + line, 0, 3);
+        if constexpr (M <= 2)  // one or two tokens stream the weights from memory
+            for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kPrefetch + line, 0, 3);
+        else  // many tokens: the activations come from the second cache, again for every panel
+            for (int line = 0; line < (int)sizeof(*a); line += 64) __builtin_prefetch((const char*)(a + 2) + line, 0, 3);
         B q[8];
         unpack<C>(panel, table, q);
-        const GroupScales<S> w = GroupScales<S>::at(scales, g);
-#pragma GCC unroll 8
+        const Scale w = Scale::at(scales, g);
+        UNROLL_TOKENS
         for (int m = 0; m < M; m++) {
             const int8_t* x = a->codes[m];
-            const F a_scale = set(a->scale[m]);
-            if constexpr (halves) {
+            if constexpr (Scale::kHalves) {
                 for (int h = 0; h < 2; h++) {
-                    I d = iset(-offset * a->halves[m][h]);
+                    I d = start<C, S>(&a->minus_half[h][m]);
                     for (int j = 0; j < 4; j++) d = dot_codes<C>(d, q[4 * h + j], int_at(x + 16 * h + 4 * j));
-                    acc[m] = fma(to_float(d), mul(w.scale[h], a_scale), acc[m]);
-                    if constexpr (minima) acc[m] = fma(w.minimum[h], set((float)a->halves[m][h] * a->scale[m]), acc[m]);
+                    acc[m] = fma(to_float(d), mul(w.scale[h], set(a->scale[m])), acc[m]);
+                    if constexpr (Scale::kMin) acc[m] = fma(w.minimum[h], set((float)-a->minus_half[h][m] * a->scale[m]), acc[m]);
                 }
             } else {
-                I d = offset ? iset(-offset * (a->halves[m][0] + a->halves[m][1])) : iset(0), e = iset(0);
-                for (int j = 0; j < 4; j++) {
-                    d = dot_codes<C>(d, q[j], int_at(x + 4 * j));
-                    e = dot_codes<C>(e, q[4 + j], int_at(x + 16 + 4 * j));
+                I d = start<C, S>(&a->minus[m]);
+                if constexpr (M <= 2) {  // two chains, for the latency of a single token's dots
+                    I e = iset(0);
+                    for (int j = 0; j < 4; j++) {
+                        d = dot_codes<C>(d, q[j], int_at(x + 4 * j));
+                        e = dot_codes<C>(e, q[4 + j], int_at(x + 16 + 4 * j));
+                    }
+                    d = iadd(d, e);
+                } else {
+                    for (int j = 0; j < 8; j++) d = dot_codes<C>(d, q[j], int_at(x + 4 * j));
                 }
-                acc[m] = fma(to_float(iadd(d, e)), mul(w.scale[0], a_scale), acc[m]);
-                if constexpr (minima) acc[m] = fma(w.minimum[0], set(a->sum[m]), acc[m]);
+                acc[m] = fma(to_float(d), mul(w.scale[0], set(a->scale[m])), acc[m]);
+                if constexpr (Scale::kMin) acc[m] = fma(w.minimum[0], set(a->sum[m]), acc[m]);
             }
         }
     }

@@ -245,6 +245,21 @@ INLINE void store_part(float* p, F a, int n) {
 }
 
 // One fixed tree: lane i with i + 8, then + 4, + 2, + 1.
+#if defined(__AVX2__)
+INLINE __m256 fold(F a) {
+#if defined(__AVX512F__)
+    return _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+#else
+    return _mm256_add_ps(a.a, a.b);
+#endif
+}
+INLINE float sum(F a) {
+    const __m256 eight = fold(a);
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+#else
 INLINE float sum(F a) {
     float t[16];
     store(t, a);
@@ -252,12 +267,41 @@ INLINE float sum(F a) {
         for (int i = 0; i < half; i++) t[i] = t[i] + t[i + half];
     return t[0];
 }
+#endif
+
+// Any order will do: the same value wins. Not for NaN.
 INLINE float largest(F a) {
-    float t[16];
-    store(t, a);
-    for (int half = 8; half; half /= 2)
-        for (int i = 0; i < half; i++) t[i] = t[i] > t[i + half] ? t[i] : t[i + half];
-    return t[0];
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_ps(a.v);
+#elif defined(__AVX2__)
+    const __m256 eight = _mm256_max_ps(a.a, a.b);
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+#else
+    float top = a.v[0];
+    for (int i = 1; i < 16; i++) top = a.v[i] > top ? a.v[i] : top;
+    return top;
+#endif
+}
+
+// The largest |x| as bits: integer order is float order, infinity above all numbers, NaN above infinity.
+INLINE uint32_t largest_bits(F a, F b) {
+#if defined(__AVX512F__)
+    return (uint32_t)_mm512_reduce_max_epi32(_mm512_max_epi32(as_int(abs(a)).v, as_int(abs(b)).v));
+#elif defined(__AVX2__)
+    const I x = as_int(abs(a)), y = as_int(abs(b));
+    const __m256i eight = _mm256_max_epi32(_mm256_max_epi32(x.a, x.b), _mm256_max_epi32(y.a, y.b));
+    const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    const __m128i two = _mm_max_epi32(four, _mm_unpackhi_epi64(four, four));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 1)));
+#else
+    const I x = as_int(abs(a)), y = as_int(abs(b));
+    int32_t top = 0;
+    for (int i = 0; i < 16; i++) top = x.v[i] > top ? x.v[i] : top;
+    for (int i = 0; i < 16; i++) top = y.v[i] > top ? y.v[i] : top;
+    return (uint32_t)top;
+#endif
 }
 
 INLINE int int_at(const int8_t* p) {

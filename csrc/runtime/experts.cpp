@@ -10,11 +10,11 @@ namespace {
 struct Gathered {
     Memory tiles, floats;
     size_t width, groups, stride;
-    Gathered(size_t slots, size_t tile_count, size_t width)
-        : tiles(tile_count * ((width + kGroup - 1) / kGroup) * sizeof(ActGroup<kTile>), false),
+    Gathered(size_t slots, size_t rows, size_t width)
+        : tiles(tile_bytes((width + kGroup - 1) / kGroup, (int)rows), false),
           floats(slots * ((width + 15) / 16 * 16) * sizeof(float), false),
           width(width), groups((width + kGroup - 1) / kGroup), stride((width + 15) / 16 * 16) {}
-    uint8_t* tile(size_t i) const { return tiles.data() + i * groups * sizeof(ActGroup<kTile>); }
+    uint8_t* tile(int row) const { return tiles.data() + tile_bytes(groups, row); }
     float* row(size_t slot) const { return floats.floats() + slot * stride; }
 };
 
@@ -25,7 +25,7 @@ struct Routing {
         int slot;
     };
     struct Group {
-        int expert, first, count, tile;  // slots first .. first + count - 1, tiles from `tile`
+        int expert, first, count, tile;  // slots first .. first + count - 1; `tile`: the row its tiles begin at
     };
     std::vector<Share> shares;  // [tokens][used], ascending expert
     std::vector<Group> groups;
@@ -44,7 +44,7 @@ struct Mix final : Op {
         const Buffer& to = p.at(scores);
         worker.parallel((int64_t)e.router->panels(), 1, [&](int64_t panel) {
             const int rows = panel_rows(*e.router, panel);
-            product(*p.kernels, *e.router, panel, a, [&](int t, float* y) {
+            product(*p.kernels, worker, *e.router, panel, a, [&](int t, float* y) {
                 add_bias(*e.router, panel, y);
                 std::memcpy(to.row(t) + panel * kPanelRows, y, sizeof(float) * rows);
             });
@@ -86,7 +86,7 @@ struct Mix final : Op {
             if (!count[i]) continue;
             r.groups.push_back({i, first, count[i], tile});
             next[i] = first;
-            first += count[i], tile += (count[i] + kTile - 1) / kTile;
+            first += count[i], tile += count[i] + kTallest;  // the last tile may have rows to spare
         }
         r.token_of.assign(r.shares.size(), 0), r.group_of.assign(r.shares.size(), 0);
         for (int t = 0; t < tokens; t++)
@@ -107,19 +107,9 @@ struct Mix final : Op {
 
     void place(Program& p, const Gathered& to, int slot) const {
         const Routing::Group& g = routing.groups[routing.group_of[slot]];
-        const int at = slot - g.first, first = at / kTile * kTile;
-        p.kernels->quantize_row(to.row(slot), (int)to.width, to.tile(g.tile + at / kTile), tile_height(g.count - first), at - first);
-    }
-
-    void gate_up(Program& p, const Weight& gate, const Weight& up, size_t panel, const Activations& a, const Gathered& to, int first_slot) const {
-        alignas(64) float g[kTile * kPanelRows], u[kTile * kPanelRows];
-        for (int first = 0; first < a.count; first += kTile) {
-            const int height = tile_height(a.count - first);
-            multiply(*p.kernels, up, panel, a, first, height, u);
-            multiply(*p.kernels, gate, panel, a, first, height, g);
-            for (int m = 0; m < height && first + m < a.count; m++)
-                p.kernels->gate_up(activation, g + kPanelRows * m, u + kPanelRows * m, to.row(first_slot + first + m) + panel * kPanelRows, panel_rows(up, panel));
-        }
+        const int at = slot - g.first;
+        const Place place = place_of(at, g.count, p.kernels->widest);
+        p.kernels->quantize_row(to.row(slot), (int)to.width, to.tile(g.tile + place.first), place.height, at - place.first);
     }
 
     void run(Program& p, Worker& worker, const Step& step) const override {
@@ -136,7 +126,8 @@ struct Mix final : Op {
         const int64_t up_panels = (int64_t)e.up[0]->panels(), down_panels = (int64_t)e.down[0]->panels(), groups = (int64_t)routing.groups.size();
         worker.parallel(groups * up_panels, 1, [&](int64_t i) {
             const Routing::Group& g = routing.groups[i / up_panels];
-            gate_up(p, *e.gate[g.expert], *e.up[g.expert], i % up_panels, of_group(*in, g), *inner, g.first);
+            const size_t panel = i % up_panels;
+            gated(*p.kernels, worker, e.gate[g.expert].get(), *e.up[g.expert], panel, of_group(*in, g), activation, [&](int t) { return inner->row(g.first + t) + panel * kPanelRows; });
         });
         worker.parallel(slots, 1, [&](int64_t slot) { place(p, *inner, (int)slot); });
         float* y = down_rows.floats();
@@ -144,7 +135,7 @@ struct Mix final : Op {
             const Routing::Group& g = routing.groups[i / down_panels];
             const Weight& w = *e.down[g.expert];
             const size_t panel = i % down_panels;
-            product(*p.kernels, w, panel, of_group(*inner, g), [&](int at, float* v) {
+            product(*p.kernels, worker, w, panel, of_group(*inner, g), [&](int at, float* v) {
                 std::memcpy(y + (size_t)(g.first + at) * out.width + panel * kPanelRows, v, sizeof(float) * panel_rows(w, panel));
             });
         });
@@ -153,10 +144,10 @@ struct Mix final : Op {
             float* to = out.row(t);
             float gate = 1.0f;
             if (e.shared_router) {
-                alignas(64) float g[kTile * kPanelRows];
+                alignas(64) float g[kTallest * kPanelRows];
                 Activations one = a;
                 one.count = 1, one.floats = a.floats + t * a.stride;
-                if (e.shared_router->layout.is_float()) multiply(*p.kernels, *e.shared_router, 0, one, 0, 1, g), gate = g[0];
+                Panel(*p.kernels, worker, *e.shared_router, 0, 1).multiply(*p.kernels, one, 0, 1, g), gate = g[0];
                 p.kernels->sigmoid(&gate, 1);
             }
             for (size_t i = 0; i < out.width; i++) {
@@ -172,16 +163,18 @@ struct Mix final : Op {
     }
 
     void run_shared(Program& p, Worker& worker, const Activations& a) const {
-        worker.parallel((int64_t)e.shared_up->panels(), 1, [&](int64_t panel) { gate_up(p, *e.shared_gate, *e.shared_up, panel, a, *shared_inner, 0); });
+        worker.parallel((int64_t)e.shared_up->panels(), 1, [&](int64_t panel) {
+            gated(*p.kernels, worker, e.shared_gate.get(), *e.shared_up, panel, a, activation, [&](int t) { return shared_inner->row(t) + panel * kPanelRows; });
+        });
         const Gathered& from = *shared_inner;
         worker.parallel(a.count, 1, [&](int64_t t) {
-            const int first = (int)t / kTile * kTile;
-            p.kernels->quantize_row(from.row(t), (int)from.width, from.tile(t / kTile), tile_height(a.count - first), (int)t - first);
+            const Place at = place_of((int)t, a.count, p.kernels->widest);
+            p.kernels->quantize_row(from.row(t), (int)from.width, from.tile(at.first), at.height, (int)t - at.first);
         });
         const Activations b = of_group(from, {0, 0, a.count, 0});
         const size_t width = e.shared_down->rows;
         worker.parallel((int64_t)e.shared_down->panels(), 1, [&](int64_t panel) {
-            product(*p.kernels, *e.shared_down, panel, b, [&](int t, float* v) {
+            product(*p.kernels, worker, *e.shared_down, panel, b, [&](int t, float* v) {
                 std::memcpy(shared_rows.floats() + t * width + panel * kPanelRows, v, sizeof(float) * panel_rows(*e.shared_down, panel));
             });
         });
@@ -208,12 +201,12 @@ size_t add_experts(Program& p, int x, NormPtr norm, const ExpertWeights& e, int 
     op->x = x, op->activation = activation, op->max_tokens = p.max_tokens, op->norm = std::move(norm), op->e = e;
     op->scores = p.buffer(n, p.max_tokens);
     p.release(op->scores);
-    const size_t slots = (size_t)p.max_tokens * e.used, tiles = slots / kTile + n + 1;
-    op->in = std::make_unique<Gathered>(slots, tiles, hidden);
-    op->inner = std::make_unique<Gathered>(slots, tiles, e.up[0]->rows);
+    const size_t slots = (size_t)p.max_tokens * e.used, rows = slots + n * kTallest;
+    op->in = std::make_unique<Gathered>(slots, rows, hidden);
+    op->inner = std::make_unique<Gathered>(slots, rows, e.up[0]->rows);
     op->down_rows = Memory(slots * hidden * sizeof(float), false);
     if (e.shared_up) {
-        op->shared_inner = std::make_unique<Gathered>((size_t)p.max_tokens, (size_t)p.max_tokens / kTile + 1, e.shared_up->rows);
+        op->shared_inner = std::make_unique<Gathered>((size_t)p.max_tokens, (size_t)p.max_tokens + kTallest, e.shared_up->rows);
         op->shared_rows = Memory((size_t)p.max_tokens * hidden * sizeof(float), false);
     }
     return p.add(std::move(op));

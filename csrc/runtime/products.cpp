@@ -57,9 +57,9 @@ struct Project final : Op {
             const Weight& w = *weights[i];
             const Buffer& out = p.at(outputs[i]);
             const int rows = panel_rows(w, panel);
-            product(*p.kernels, w, panel, a, [&](int t, float* y) {
+            product(*p.kernels, worker, w, panel, a, [&](int t, float* y) {
                 add_bias(w, panel, y);
-                std::memcpy(out.row(t) + panel * kPanelRows, y, sizeof(float) * rows);
+                put_row(out.row(t) + panel * kPanelRows, y, rows);
             });
         });
     }
@@ -77,7 +77,7 @@ struct ProjectAdd final : Op {
         const Activations acts = prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs);
         worker.parallel((int64_t)weight->panels(), panels_at_once(*weight, p.team->threads()), [&](int64_t panel) {
             const int rows = panel_rows(*weight, panel);
-            product(*p.kernels, *weight, panel, acts, [&](int t, float* y) {
+            product(*p.kernels, worker, *weight, panel, acts, [&](int t, float* y) {
                 add_bias(*weight, panel, y);
                 float* to = out.row(t) + panel * kPanelRows;
                 const float* from = residual.row(t) + panel * kPanelRows;
@@ -104,18 +104,7 @@ struct Feed final : Op {
         if (gate) needs.of(*gate);
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
         worker.parallel((int64_t)up->panels(), panels_at_once(*up, p.team->threads()), [&](int64_t panel) {
-            alignas(64) float g[kTile * kPanelRows], u[kTile * kPanelRows];
-            const int rows = panel_rows(*up, panel);
-            for (int first = 0; first < a.count; first += kTile) {
-                const int height = tile_height(a.count - first);
-                multiply(*p.kernels, *up, panel, a, first, height, u);
-                if (gate) multiply(*p.kernels, *gate, panel, a, first, height, g);
-                for (int m = 0; m < height && first + m < a.count; m++) {
-                    add_bias(*up, panel, u + kPanelRows * m);
-                    if (gate) add_bias(*gate, panel, g + kPanelRows * m);
-                    p.kernels->gate_up(activation, gate ? g + kPanelRows * m : nullptr, u + kPanelRows * m, out.row(first + m) + panel * kPanelRows, rows);
-                }
-            }
+            gated(*p.kernels, worker, gate.get(), *up, panel, a, activation, [&](int t) { return out.row(t) + panel * kPanelRows; });
         });
     }
 };
@@ -133,12 +122,12 @@ struct Logits final : Op {
         const Activations a = prepare(p, worker, {in.row(0), in.width, step.rows, norm.get(), step.row_count}, needs);
         worker.parallel((int64_t)head->panels(), panels_at_once(*head, p.team->threads()), [&](int64_t panel) {
             const int rows = panel_rows(*head, panel);
-            product(*p.kernels, *head, panel, a, [&](int r, float* y) {
+            product(*p.kernels, worker, *head, panel, a, [&](int r, float* y) {
                 add_bias(*head, panel, y);
                 if (scale != 1.0f)
                     for (int i = 0; i < rows; i++) y[i] *= scale;
                 if (softcap > 0.0f) p.kernels->soft_cap(y, rows, softcap);
-                std::memcpy(out.row(r) + panel * kPanelRows, y, sizeof(float) * rows);
+                put_row(out.row(r) + panel * kPanelRows, y, rows);
             });
         });
     }
@@ -241,6 +230,7 @@ void Program::run(Step& step, size_t begin, size_t end) {
         partial((size_t)(2 * team->threads()) * longest * kRowTile * (2 + attention_pad));
     }
     team->run([&](Worker& worker) {
+        if (kernels->enter) kernels->enter();
         for (size_t i = begin; i < end; i++) ops[i]->run(*this, worker, step);
     });
 }

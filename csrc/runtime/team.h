@@ -35,7 +35,10 @@ class Team;
 class Worker {
   public:
     Worker(Team& team, int index) : team(team), index(index) {}
-    ~Worker() { std::free(memory_); }
+    ~Worker() {
+        std::free(memory_);
+        for (auto& l : lines_) std::free(l.memory);
+    }
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
 
@@ -53,12 +56,27 @@ class Worker {
         return static_cast<T*>(memory_);
     }
 
+    // A second kind of scratch, for unpacked panels: two, that outlive calls of `scratch`.
+    uint8_t* lines(int which, size_t bytes) {
+        Lines& l = lines_[which];
+        if (bytes > l.size) {
+            std::free(l.memory);
+            l.memory = std::aligned_alloc(64, l.size = (bytes + 63) / 64 * 64);
+        }
+        return static_cast<uint8_t*>(l.memory);
+    }
+
     Team& team;
     const int index;
 
   private:
+    struct Lines {
+        void* memory = nullptr;
+        size_t size = 0;
+    };
     void* memory_ = nullptr;
     size_t size_ = 0;
+    Lines lines_[2];
 };
 
 class Team {

@@ -49,7 +49,7 @@ struct Weight {
     static std::shared_ptr<Weight> from_codes(Team& team, int type, const uint8_t* codes, const float* scales, int sub, const uint8_t* table,
                                               size_t rows, size_t inputs, const float* bias) {
         auto w = std::make_shared<Weight>();
-        w->shape({table ? kTable : kByte, sub == 16 ? kFloat16 : kFloat, 128}, type, rows, inputs, bias);
+        w->shape({table ? kTable : kByte, sub == 16 ? kFloat16 : kFloat}, type, rows, inputs, bias);
         if (table) std::memcpy(w->table, table, 16);
         team.run([&](Worker& worker) {
             worker.parallel((int64_t)w->panels(), 1, [&](int64_t p) {

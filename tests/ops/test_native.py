@@ -23,7 +23,7 @@ def runs(name: str) -> bool:
         return False
 
 
-SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512") if runs(name)]
+SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512", "amx") if runs(name)]
 WIDTH = 96
 
 

@@ -18,7 +18,7 @@ def runs(name: str) -> bool:
         return False
 
 
-SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512") if runs(name)]
+SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512", "amx") if runs(name)]
 TOKENS = np.random.default_rng(7).integers(0, 133, 330).astype(np.int32)
 
 
