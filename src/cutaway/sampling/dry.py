@@ -85,8 +85,8 @@ class Dry:
         n = self._count
         self._grow(n + 1)
         lengths = self._lengths
-        lengths[1:n] = np.where(self._tokens[1:n] == token, lengths[: n - 1] + 1, 0)
         if n:
+            lengths[1:n] = np.where(self._tokens[1:n] == token, lengths[: n - 1] + 1, 0)
             lengths[0] = self._tokens[0] == token
         self._tokens[n], lengths[n] = token, 0
         self._count = n + 1

@@ -187,6 +187,8 @@ class _Check:
         """Numbers are enforced as doubles, below 2^63."""
         try:
             exact = math.isfinite(value) and float(value) == value
+            # Written out, a large float has more digits than it means.
+            exact = exact and not (keyword in ("const", "enum") and isinstance(value, float) and abs(value) >= 2**53)
         except OverflowError:
             exact = False
         if not exact:

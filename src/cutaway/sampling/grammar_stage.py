@@ -28,6 +28,7 @@ class FormStage:
         self._ends = np.array(sorted(end_ids), np.int64)
         constraint = params.constraint
         self._matcher = None if constraint is None else compile_constraint(*constraint, tokenizer).matcher()
+        self._vocab = tokenizer.vocab_size
         self._spelled = tokenizer.vocabulary.spelled_bytes
         self._state: Literal["before", "inside", "answer"] = "answer"
         self._left = params.reasoning_budget
@@ -55,6 +56,7 @@ class FormStage:
             return
         if self._state == "inside":
             row[self._ends[self._ends < len(row)]] = -np.inf
+            row[self._vocab :] = -np.inf
             return
         opening = self._opening if self._state == "before" else None
         kept = None if opening is None else row[opening]

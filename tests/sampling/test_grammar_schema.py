@@ -1,0 +1,105 @@
+"""What is refused before llguidance sees it, and with which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cutaway.errors import ParameterError
+from cutaway.sampling.grammar_schema import REFUSED, enforceable, subschemas
+
+
+@pytest.mark.parametrize("keyword", sorted(REFUSED))
+def test_keywords_that_cannot_be_enforced_are_named_with_their_place(keyword: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        enforceable({"items": {"properties": {"a/b": {keyword: {}}}}})
+    assert f"at #/items/properties/a~1b: {keyword} cannot be enforced" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"uniqueItems": True}, "uniqueItems cannot be enforced"),
+        ({"type": "string", "format": "uri-reference"}, "format 'uri-reference' cannot be enforced.*uuid"),
+        ({"format": "foo"}, "format 'foo'"),
+        ({"minimum": 3, "exclusiveMinimum": True}, "exclusiveMinimum is True; it must be a number"),
+        ({"maximum": 2**53 + 1}, "64-bit floating point"),
+        ({"maximum": 2**70}, r"below 2\^63"),
+        ({"maximum": 10**400}, "64-bit floating point"),
+        ({"const": [{"a": 2**53 + 1}]}, "const: 9007199254740993"),
+        ({"const": 1e300}, "64-bit floating point"),
+        ({"enum": ["a\x01"]}, "enum.*control character"),
+        ({"const": {"a\x7f": 1}}, "control character"),
+        ({"minProperties": 2}, "minProperties 2 cannot be enforced: 0 are required"),
+        ({"items": {"$id": "http://x.y"}}, r"\$id"),
+        ({"properties": [1]}, "properties is"),
+        ({"items": 5}, "#/items: 5 is no schema"),
+        ({"anyOf": [{"allOf": [3]}]}, "#/anyOf/0/allOf/0: 3 is no schema"),
+        ({"a": {1, 2}}, "no JSON.*set"),
+        ({"const": float("nan")}, "no JSON"),
+        ({"x": "y" * (1 << 20)}, "characters; at most"),
+        ("{", "no JSON"),
+        ([], "must be an object"),
+    ],
+)
+def test_refused(schema: Any, said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        enforceable(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"minProperties": 1},
+        {"required": ["a", "b"], "minProperties": 2},
+        {"uniqueItems": False},
+        {"type": ["integer", "null"], "minimum": -(2**60)},
+        {"properties": {"not": {"type": "string"}, "$ref": True}},
+        {"$defs": {"a": {"type": "object", "properties": {"x": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a"},
+        {"anyOf": [{"$ref": "#"}, {"type": "null"}]},
+        {"const": "\u65e5\n\t"},
+    ],
+)
+def test_taken(schema: dict[str, Any]) -> None:
+    made, warnings = enforceable(schema)
+    assert warnings == ()
+    assert made == {key: value for key, value in schema.items() if key != "uniqueItems"}
+
+
+def test_what_never_ends() -> None:
+    needed = {"type": "object", "properties": {"x": {"$ref": "#/$defs/a"}}, "required": ["x"]}
+    for a in (
+        needed,
+        {"type": "array", "items": {"$ref": "#/$defs/a"}, "minItems": 1},
+        {"allOf": [{"$ref": "#/$defs/a"}]},
+    ):
+        with pytest.raises(ParameterError, match="without end"):
+            enforceable({"$defs": {"a": a}, "$ref": "#/$defs/a"})
+    either = {"anyOf": [needed, {"type": "null"}]}
+    enforceable({"$defs": {"a": either}, "$ref": "#/$defs/a"})
+
+
+def test_many_references_are_no_trap() -> None:
+    def both(next: str) -> dict[str, Any]:
+        return {"type": "array", "prefixItems": [{"$ref": next}], "allOf": [{"$ref": next}, {"$ref": next}]}
+
+    chain = {f"d{i}": both(f"#/$defs/d{i + 1}") for i in range(60)}
+    enforceable({"$defs": {**chain, "d60": {"type": "array"}}, "$ref": "#/$defs/d0"})
+    loops = {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{j}"} for j in range(40)]} for i in range(40)}
+    with pytest.raises(ParameterError, match=r"references|without end"):
+        enforceable({"$defs": loops, "$ref": "#/$defs/d0"})
+
+
+def test_keywords_that_do_not_constrain_are_told() -> None:
+    _, warnings = enforceable({"maxLenght": 3, "title": "t", "type": "integer", "format": "int32", "x-guidance": {}})
+    assert len(warnings) == 2
+    assert "'maxLenght' at #" in warnings[0]
+    assert "int32" in warnings[1]
+
+
+def test_subschemas() -> None:
+    schema = {"items": [{"not": {}}, True], "properties": {"a": {"additionalProperties": {"type": "null"}}}}
+    assert [place for place, _ in subschemas(schema)] == [
+        "#", "#/items/0", "#/properties/a", "#/properties/a/additionalProperties"
+    ]  # fmt: skip
