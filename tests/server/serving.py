@@ -97,7 +97,10 @@ class Running:
 
     def idle(self, model: str, seconds: float = 20.0) -> None:
         """Wait until nothing runs, and check the ledger."""
-        until(lambda: self.status(model).running == self.status(model).waiting == self.service.admission.in_flight == 0, seconds)
+        until(
+            lambda: self.status(model).running == self.status(model).waiting == self.service.admission.in_flight == 0,
+            seconds,
+        )
         assert all(pages.held == 0 for pages in self.status(model).pages)
         self.core(model).pages.check()
 

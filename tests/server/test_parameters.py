@@ -100,6 +100,7 @@ def test_all_names_of_the_parameters_are_taken(smol: Running) -> None:
 
 def test_near_zero_temperatures_are_greedy(smol: Running) -> None:
     """C23."""
+
     def text(**fields: Any) -> str:
         return smol.ok(COMPLETIONS, prompt="San Francisco is a", max_tokens=7, **fields)["choices"][0]["text"]
 

@@ -84,8 +84,10 @@ def test_prompt_lists_are_indexed_by_prompt_and_choice(smol: Running) -> None:
     chunks = smol.chunks(COMPLETIONS, **fields, stream_options={"include_usage": True})
     for choice in whole["choices"]:
         assert joined(chunks, choice["index"])[0] == choice["text"]
-    assert chunks[-1]["usage"]["prompt_tokens"] == whole["usage"]["prompt_tokens"] == sum(
-        len(smol.ok("/tokenize", prompt=p)["tokens"]) for p in prompts
+    assert (
+        chunks[-1]["usage"]["prompt_tokens"]
+        == whole["usage"]["prompt_tokens"]
+        == sum(len(smol.ok("/tokenize", prompt=p)["tokens"]) for p in prompts)
     )
 
 

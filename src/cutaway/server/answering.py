@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from starlette.responses import Response
 from cutaway.server.message import Message, gathered
 from cutaway.server.problems import ApiError, as_api_error
 from cutaway.server.run import Piece, Run, Visit
-from cutaway.server.service import Service, caller
+from cutaway.server.service import Service, caller, service_of
 from cutaway.server.sse import DONE, ClientGoneError, EventStream, sse, to_json, while_connected
 
 
@@ -74,6 +74,23 @@ def event_stream(service: Service, events: AsyncIterator[bytes], *, named: bool)
         send_timeout=server.send_timeout,
         farewell=error_event(leaving, named=named),
     )
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def resumable(endpoint: Endpoint) -> Endpoint:
+    """The endpoint, and for a request with `Last-Event-ID` the rest of the stream that had that event."""
+
+    async def endpoint_or_rest(request: Request) -> Response:
+        last = request.headers.get("last-event-id")
+        if last is None:
+            return await endpoint(request)
+        service = service_of(request)
+        named = request.url.path in ("/v1/responses", "/v1/messages")
+        return event_stream(service, service.tapes.resume(last, caller(request)), named=named)
+
+    return endpoint_or_rest
 
 
 def error_event(error: ApiError, *, named: bool) -> bytes:

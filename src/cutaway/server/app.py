@@ -14,8 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cutaway.config import Config
-from cutaway.server import chat, completions, info, tokens
+from cutaway.server import chat, completions, info, messages, responses, tokens
 from cutaway.server.admission import Admission
+from cutaway.server.answering import resumable
 from cutaway.server.gate import Gate, error_reply
 from cutaway.server.identity import version
 from cutaway.server.keys import read_keys
@@ -30,6 +31,9 @@ from cutaway.server.tapes import Tapes
 ROUTES = (
     ("POST", "/v1/chat/completions", chat.chat),
     ("POST", "/v1/completions", completions.completions),
+    ("POST", "/v1/responses", responses.responses),
+    ("POST", "/v1/messages", messages.messages),
+    ("POST", "/v1/messages/count_tokens", messages.count_tokens),
     ("GET", "/v1/models", info.models),
     ("GET", "/v1/models/{name:path}", info.model),
     ("POST", "/tokenize", tokens.tokenize),
@@ -39,6 +43,9 @@ ROUTES = (
     ("GET", "/version", info.show_version),
     ("GET", "/metrics", info.metrics),
 )
+
+
+STREAMS = {"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"}
 
 
 def create_app(
@@ -53,7 +60,7 @@ def create_app(
     app = FastAPI(title="cutaway", version=version(), lifespan=_lifespan(service, failed))
     app.state.service = service
     for method, path, endpoint in ROUTES:
-        app.add_route(path, endpoint, methods=[method])
+        app.add_route(path, resumable(endpoint) if path in STREAMS else endpoint, methods=[method])
     describe_routes(app, [(method, path, endpoint.__doc__ or "") for method, path, endpoint in ROUTES])
     _answer_errors(app, service.log)
     if config.server.cors_origins:

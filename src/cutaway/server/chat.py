@@ -8,7 +8,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cutaway.engine import Usage
 from cutaway.server.answering import answer, entered
 from cutaway.server.dialogue import Dialogue, chosen_tools, prepare, template_variables
 from cutaway.server.fields import Chat
@@ -55,6 +54,7 @@ def _dialogue(fields: Chat) -> Dialogue:
         continue_final_message=continued,
         variables=template_variables(fields.chat_template_kwargs),
         truncation="auto" if fields.truncation == "auto" else "error",
+        reasoning_budget=fields.thinking_token_budget if fields.reasoning_budget is None else fields.reasoning_budget,
     )
 
 
@@ -112,12 +112,12 @@ class ChatTeller:
         """The usage, where it was asked for."""
         if not self._usage:
             return []
-        return [self._head("chat.completion.chunk") | {"choices": [], "usage": usage_json(self.run.usage())}]
+        return [self._head("chat.completion.chunk") | {"choices": [], "usage": usage_json(self.run)}]
 
     def whole(self, messages: list[Message]) -> dict[str, Any]:
         """The reply that is no stream."""
         choices = [self._choice(index, message) for index, message in enumerate(messages)]
-        usage = usage_json(self.run.usage())
+        usage = usage_json(self.run)
         return self._head("chat.completion") | {"choices": choices, "usage": usage} | self._asides()
 
     def _choice(self, index: int, message: Message) -> dict[str, Any]:
@@ -181,9 +181,11 @@ def chat_deltas(told: Told) -> list[dict[str, Any]]:
     return deltas
 
 
-def usage_json(usage: Usage) -> dict[str, Any]:
+def usage_json(run: Run) -> dict[str, Any]:
     """OpenAI's."""
+    usage = run.usage()
     return {
         "prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.total_tokens, "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": run.reasoning_tokens},
     }  # fmt: skip

@@ -178,12 +178,12 @@ class CompletionTeller:
     def end(self) -> list[dict[str, Any]]:
         if not self._usage:
             return []
-        return [self._head() | {"choices": [], "usage": usage_json(self.run.usage())}]
+        return [self._head() | {"choices": [], "usage": usage_json(self.run)}]
 
     # --- a whole ----------------------------------------------------------------------------------------------------
     def whole(self, messages: list[Message]) -> dict[str, Any]:
         choices = [self._choice(index, message) for index, message in enumerate(messages)]
-        return self._head() | {"choices": choices, "usage": usage_json(self.run.usage())} | self._asides()
+        return self._head() | {"choices": choices, "usage": usage_json(self.run)} | self._asides()
 
     def _choice(self, index: int, message: Message) -> dict[str, Any]:
         logprobs = None

@@ -36,6 +36,7 @@ class Dialogue:
     continue_final_message: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)
     truncation: Literal["error", "auto"] = "error"
+    reasoning_budget: int | None = None
 
     @property
     def calls(self) -> bool:
@@ -80,7 +81,7 @@ def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: Sampling
         warnings += left_out
     else:
         tokens, end = render(messages)
-    params, opened = _reasoned(served, engine, params, end)
+    params, opened = _reasoned(served, engine, dialogue.reasoning_budget, params, end)
     return Prepared(tokens, params, _reader(served, dialogue, params, opened), tuple(warnings))
 
 
@@ -124,11 +125,13 @@ def _constrained(
     return params.replace(grammar=made.grammar, visible_tokens=made.visible_tokens), made.warnings
 
 
-def _reasoned(served: Served, engine: Engine, params: SamplingParams, end: str) -> tuple[SamplingParams, bool]:
+def _reasoned(
+    served: Served, engine: Engine, budget: int | None, params: SamplingParams, end: str
+) -> tuple[SamplingParams, bool]:
     """The parameters of a model that reasons, and whether the prompt has begun the reasoning."""
     format = served.reasoning
     if format is None:
-        if params.reasoning_budget is not None:
+        if budget is not None:
             raise bad_request(
                 f"{served.name} does not reason, as far as its template tells",
                 "reasoning_budget",
@@ -137,7 +140,10 @@ def _reasoned(served: Served, engine: Engine, params: SamplingParams, end: str) 
         return params, False
     opened = opens_reasoning(end, format)
     visible = {*params.visible_tokens, *control_markers((format.start, format.end), engine.tokenizer)}
-    return params.replace(reasoning=format, reasoning_open=opened, visible_tokens=tuple(sorted(visible))), opened
+    made = params.replace(
+        reasoning=format, reasoning_open=opened, reasoning_budget=budget, visible_tokens=tuple(sorted(visible))
+    )
+    return made, opened
 
 
 def _reader(served: Served, dialogue: Dialogue, params: SamplingParams, opened: bool) -> Callable[[], Reader]:

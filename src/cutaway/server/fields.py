@@ -136,6 +136,41 @@ class Completion(Choosing):
     add_special_tokens: bool | None = None
 
 
+class Responses(Choosing):
+    """POST /v1/responses"""
+
+    input: str | list[dict[str, Any]]
+    instructions: str | None = None
+    max_output_tokens: Annotated[int, Ge(0)] | None = None
+    text: dict[str, Any] | None = None
+    reasoning: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    top_logprobs: Annotated[int, Ge(0), Le(20)] | None = None
+    include: list[str] | None = None
+    metadata: dict[str, str] | None = None
+    store: bool | None = None
+    user: str | None = None
+
+
+class CountTokens(Choosing):
+    """POST /v1/messages/count_tokens"""
+
+    messages: list[dict[str, Any]]
+    system: str | list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: dict[str, Any] | None = None
+    thinking: dict[str, Any] | None = None
+
+
+class Messages(CountTokens):
+    """POST /v1/messages"""
+
+    max_tokens: Annotated[int, Ge(1)]
+    stop_sequences: list[str] | None = None
+
+
 class Tokenize(Fields):
     """POST /tokenize: a text, or messages."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cutaway.engine import TokenLogprob
 from cutaway.sampling import StopReason
+from cutaway.server.reader import Told
 from cutaway.server.run import Piece, Run
 from cutaway.text.tool_events import Arguments, CallStarted
 
@@ -27,10 +28,13 @@ class Message:
     calls: list[Call] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
     stop: StopReason | None = None
     reason: str = ""
 
     def add(self, piece: Piece) -> None:
+        if piece.told:
+            self.told.append(piece.told)
         self.content += piece.told.content
         self.reasoning += piece.told.reasoning
         for event in piece.told.calls:

@@ -8,11 +8,23 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from cutaway.server.fields import ApplyTemplate, Chat, Completion, Detokenize, Tokenize
+from cutaway.server.fields import (
+    ApplyTemplate,
+    Chat,
+    Completion,
+    CountTokens,
+    Detokenize,
+    Messages,
+    Responses,
+    Tokenize,
+)
 
 BODIES: dict[str, type[BaseModel]] = {
     "/v1/chat/completions": Chat,
     "/v1/completions": Completion,
+    "/v1/responses": Responses,
+    "/v1/messages": Messages,
+    "/v1/messages/count_tokens": CountTokens,
     "/tokenize": Tokenize,
     "/detokenize": Detokenize,
     "/apply-template": ApplyTemplate,

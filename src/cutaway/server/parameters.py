@@ -23,6 +23,8 @@ OURS = {
 }  # fmt: skip
 """Other servers' names of our parameters."""
 
+APART = frozenset({"logprobs", "reasoning", "reasoning_budget"})
+"""Fields with a parameter's name that a route reads itself."""
 _CONSTRAINTS = ("json_object", "json_schema", "regex", "choice", "grammar")
 _PARAMETERS = {f.name for f in dataclasses.fields(SamplingParams)}
 _STRUCTURED = {
@@ -69,7 +71,7 @@ def _said(fields: Choosing) -> tuple[dict[str, Any], dict[str, str]]:
     for field in type(fields).model_fields:
         ours = OURS.get(field, field)
         value = getattr(fields, field)
-        if value is None or ours not in _PARAMETERS or field == "logprobs":
+        if value is None or ours not in _PARAMETERS or ours in APART:
             continue
         value = _converted(field, value)
         if ours in said and said[ours] != value:

@@ -92,6 +92,7 @@ class Run:
         self._streams: list[Stream] = []
         self._last: dict[int, float] = {}
         self._tokens = 0
+        self.reasoning_tokens = 0
         self._closed = False
         self._logs_tokens = visit.service.log.tells_tokens(visit.id)
 
@@ -151,7 +152,7 @@ class Run:
         reader = self._readers[choice]
         told = reader.push(delta.text)
         if delta.stop is None:
-            self._count(choice, delta)
+            self._count(choice, delta, bool(told.reasoning))
             return Piece(choice, told, delta.token, delta.logprob)
         told = told + reader.finish()
         reason = _REASONS.get(delta.stop.kind, "stop")
@@ -161,10 +162,11 @@ class Run:
             self.results[prompt] = delta.result
         return Piece(choice, told, stop=delta.stop, reason=reason, result=delta.result)
 
-    def _count(self, choice: int, delta: Delta) -> None:
+    def _count(self, choice: int, delta: Delta, reasons: bool) -> None:
         now, before = monotonic(), self._last.get(choice)
         self._last[choice] = now
         self._tokens += 1
+        self.reasoning_tokens += reasons
         self.visit.service.metrics.token(self.visit.model, None if before is None else now - before)
         if self._logs_tokens and delta.token is not None:
             self.visit.service.log.token(self.visit.id, choice, delta.token, delta.text)

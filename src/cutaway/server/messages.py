@@ -1,0 +1,157 @@
+"""POST /v1/messages and /v1/messages/count_tokens, as Anthropic's clients know them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cutaway.server.answering import JsonReply, answer, entered
+from cutaway.server.blocks import Block, Blocks
+from cutaway.server.dialogue import prepare
+from cutaway.server.fields import CountTokens, Messages
+from cutaway.server.message import Message
+from cutaway.server.messages_input import dialogue_of
+from cutaway.server.parameters import sampling_params
+from cutaway.server.reading import read_fields
+from cutaway.server.run import Piece, Run
+from cutaway.server.service import request_id, service_of
+
+_IGNORED = ("container", "context_management", "mcp_servers", "cache_control", "inference_geo", "output_config")
+
+
+async def messages(request: Request) -> Response:
+    """Anthropic's messages in, content blocks out."""
+    service = service_of(request)
+    strict = service.config.server.strict
+    fields, warnings = read_fields(Messages, await service.body(request), strict=strict, ignored=_IGNORED)
+    dialogue = dialogue_of(fields)
+    async with entered(request, service, fields.model, 1) as visit:
+        served, engine = visit.lease.served, visit.lease.engine
+        more: dict[str, Any] = {} if fields.stop_sequences is None else {"stop": fields.stop_sequences}
+        params, said = sampling_params(fields, engine.defaults, service.config.limits, service.sampling, **more)
+        ready = await service.in_thread(prepare, served, engine, dialogue, params)
+        visit.warnings += [*warnings, *said, *ready.warnings]
+        run = Run(visit, [ready.tokens], ready.params, reader=ready.reader, key=fields.cache_salt)
+        return await answer(request, run, MessagesTeller(run), stream=bool(fields.stream))
+
+
+async def count_tokens(request: Request) -> Response:
+    """How many tokens a request to /v1/messages would have."""
+    service = service_of(request)
+    strict = service.config.server.strict
+    fields, _ = read_fields(CountTokens, await service.body(request), strict=strict, ignored=(*_IGNORED, "max_tokens"))
+    dialogue = dialogue_of(fields)
+    async with service.roster.lease(fields.model, request_id(request)) as lease:
+        ready = await service.in_thread(prepare, lease.served, lease.engine, dialogue, lease.engine.defaults)
+    return JsonReply({"input_tokens": len(ready.tokens)})
+
+
+class MessagesTeller:
+    """Tells of a run as Anthropic does."""
+
+    done = False
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._blocks = Blocks()
+
+    def _head(self) -> dict[str, Any]:
+        visit = self.run.visit
+        return {"id": f"msg_{visit.id}", "type": "message", "role": "assistant", "model": visit.model}
+
+    # --- a stream ---------------------------------------------------------------------------------------------------
+    def begin(self) -> list[dict[str, Any]]:
+        usage = {
+            "input_tokens": len(self.run.prompts[0]), "output_tokens": 0, "cache_read_input_tokens": 0,
+            "cache_creation_input_tokens": 0,
+        }  # fmt: skip
+        empty: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+        return [{"type": "message_start", "message": self._head() | empty}, {"type": "ping"}]
+
+    def piece(self, piece: Piece) -> list[dict[str, Any]]:
+        moves = list(self._blocks.add(piece.told))
+        if piece.reason is not None:
+            moves += self._blocks.close()
+        events = []
+        for move, block, text in moves:
+            if move == "start":
+                events.append({"type": "content_block_start", "index": block.index, "content_block": _opened(block)})
+            elif move == "stop":
+                events.append({"type": "content_block_stop", "index": block.index})
+            else:
+                events.append({"type": "content_block_delta", "index": block.index, "delta": _delta(block, text)})
+        if piece.stop is not None:
+            ended = _stop(piece.stop.kind, piece.reason, self._called, piece.stop.matched)
+            events.append({"type": "message_delta", "delta": ended, "usage": self._usage()} | self._asides())
+        return events
+
+    def end(self) -> list[dict[str, Any]]:
+        return [{"type": "message_stop"}]
+
+    @property
+    def _called(self) -> bool:
+        return any(block.kind == "call" for block in self._blocks.blocks)
+
+    # --- a whole ----------------------------------------------------------------------------------------------------
+    def whole(self, messages: list[Message]) -> dict[str, Any]:
+        (message,) = messages
+        assert message.stop is not None
+        self._blocks = Blocks(message.told)
+        content = [_whole(block) for block in self._blocks.blocks]
+        ended = _stop(message.stop.kind, message.reason, self._called, message.stop.matched)
+        return self._head() | {"content": content, "usage": self._usage()} | ended | self._asides()
+
+    def _usage(self) -> dict[str, Any]:
+        """Anthropic counts what was read from the cache apart."""
+        usage = self.run.usage()
+        return {
+            "input_tokens": usage.prompt_tokens - usage.cached_tokens, "output_tokens": usage.completion_tokens,
+            "cache_read_input_tokens": usage.cached_tokens, "cache_creation_input_tokens": 0,
+        }  # fmt: skip
+
+    def _asides(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"system_fingerprint": self.run.visit.lease.served.fingerprint}
+        return told | ({"warnings": self.run.warnings} if self.run.warnings else {})
+
+
+def _opened(block: Block) -> dict[str, Any]:
+    if block.kind == "call":
+        return {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
+    if block.kind == "reasoning":
+        return {"type": "thinking", "thinking": "", "signature": ""}
+    return {"type": "text", "text": ""}
+
+
+def _delta(block: Block, text: str) -> dict[str, Any]:
+    if block.kind == "call":
+        return {"type": "input_json_delta", "partial_json": text}
+    if block.kind == "reasoning":
+        return {"type": "thinking_delta", "thinking": text}
+    return {"type": "text_delta", "text": text}
+
+
+def _whole(block: Block) -> dict[str, Any]:
+    if block.kind == "call":
+        return _opened(block) | {"input": _arguments(block.text)}
+    if block.kind == "reasoning":
+        return _opened(block) | {"thinking": block.text}
+    return _opened(block) | {"text": block.text}
+
+
+def _arguments(text: str) -> Any:
+    """An object; of a call that was cut off, what there was of it, under a name that says so."""
+    try:
+        return json.loads(text) if text else {}
+    except ValueError:
+        return {"cut_off": text}
+
+
+def _stop(kind: str, reason: str | None, called: bool, matched: Any) -> dict[str, Any]:
+    if reason == "length":
+        return {"stop_reason": "max_tokens", "stop_sequence": None}
+    if kind in ("stop_string", "stop_regex"):
+        return {"stop_reason": "stop_sequence", "stop_sequence": matched}
+    return {"stop_reason": "tool_use" if called else "end_turn", "stop_sequence": None}

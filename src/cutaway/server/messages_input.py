@@ -1,0 +1,96 @@
+"""Anthropic's messages, tools and choices as the dialogue that templates know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+from cutaway.server.dialogue import Dialogue, chosen_tools
+from cutaway.server.fields import CountTokens
+from cutaway.server.problems import bad_request
+
+
+def dialogue_of(fields: CountTokens) -> Dialogue:
+    """Raises ApiError that names what cannot be used."""
+    chat: list[dict[str, Any]] = []
+    if fields.system is not None:
+        chat.append({"role": "system", "content": _texts(fields.system, "system")})
+    for number, message in enumerate(fields.messages):
+        chat += _message(message, f"messages.{number}")
+    tools, choice, name = chosen_tools(*_tools(fields))
+    variables: dict[str, Any] = {}
+    budget = None
+    if fields.thinking is not None:
+        thinks = fields.thinking.get("type") in ("enabled", "adaptive")
+        variables["enable_thinking"] = thinks
+        budget = fields.thinking.get("budget_tokens") if thinks else None
+    return Dialogue(
+        messages=chat, tools=tools, tool_choice=choice, tool_name=name,
+        parallel=not (fields.tool_choice or {}).get("disable_parallel_tool_use"), variables=variables,
+        truncation="auto" if fields.truncation == "auto" else "error", reasoning_budget=budget,
+    )  # fmt: skip
+
+
+def _tools(fields: CountTokens) -> tuple[list[dict[str, Any]], Any]:
+    """In OpenAI's shape."""
+    tools = []
+    for number, tool in enumerate(fields.tools or ()):
+        if tool.get("type", "custom") != "custom":
+            _fail(f"tools.{number} is of type {tool['type']!r}; only tools of one's own are supported", "tools")
+        function = {"name": tool.get("name"), "parameters": tool.get("input_schema") or {"type": "object"}}
+        if tool.get("description"):
+            function["description"] = tool["description"]
+        tools.append({"type": "function", "function": function})
+    kind = (fields.tool_choice or {}).get("type", "auto")
+    if kind == "tool":
+        return tools, {"name": (fields.tool_choice or {}).get("name")}
+    if kind not in ("auto", "any", "none"):
+        _fail(f"tool_choice.type is {kind!r}; it must be 'auto', 'any', 'tool' or 'none'", "tool_choice")
+    return tools, "required" if kind == "any" else kind
+
+
+def _message(message: Mapping[str, Any], where: str) -> Iterable[dict[str, Any]]:
+    """One message, or several: results of tools are messages of their own."""
+    role, content = message.get("role"), message.get("content")
+    if role not in ("user", "assistant", "system"):
+        _fail(f"{where}.role is {role!r}; it must be 'user' or 'assistant'")
+    if isinstance(content, str):
+        return [{"role": role, "content": content}]
+    if not isinstance(content, list):
+        _fail(f"{where}.content must be a string or a list of blocks")
+    text: list[str] = []
+    calls: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
+    for number, block in enumerate(content):
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        if kind == "text" and isinstance(block.get("text"), str):
+            text.append(block["text"])
+        elif kind == "tool_use":
+            call = {"name": block.get("name"), "arguments": json.dumps(block.get("input") or {}, ensure_ascii=False)}
+            calls.append({"id": block.get("id"), "type": "function", "function": call})
+        elif kind == "tool_result":
+            said = _texts(block.get("content") or "", f"{where}.content.{number}")
+            results.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": said})
+        elif kind not in ("thinking", "redacted_thinking"):  # a turn's thinking is not shown to the next
+            _fail(f"{where}.content.{number} is of type {kind!r}; this model reads text, tool_use and tool_result")
+    made: list[dict[str, Any]] = []
+    if text or calls or not results:
+        made.append({"role": role, "content": "".join(text)} | ({"tool_calls": calls} if calls else {}))
+    return [*results, *made]
+
+
+def _texts(content: Any, where: str) -> str:
+    """A string, or blocks of text put together."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [content]
+    for part in parts:
+        if not (isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str)):
+            kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
+            _fail(f"{where} has a part of type {kind!r}; only text is supported", where.partition(".")[0])
+    return "".join(part["text"] for part in parts)
+
+
+def _fail(what: str, param: str = "messages") -> NoReturn:
+    raise bad_request(what, param, "parameter_invalid")

@@ -1,0 +1,166 @@
+"""POST /v1/responses: the stateless core of OpenAI's newer API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cutaway.server.answering import answer, entered
+from cutaway.server.blocks import Block, Blocks, Move
+from cutaway.server.dialogue import prepare
+from cutaway.server.fields import Responses
+from cutaway.server.logprobs import chat_logprob
+from cutaway.server.message import Message
+from cutaway.server.parameters import sampling_params
+from cutaway.server.reading import read_fields
+from cutaway.server.responses_input import STATEFUL, dialogue_of, response_format
+from cutaway.server.run import Piece, Run
+from cutaway.server.service import service_of
+
+
+async def responses(request: Request) -> Response:
+    """Input items in, output items out."""
+    service = service_of(request)
+    strict = service.config.server.strict
+    ignored = (*STATEFUL, "max_tool_calls", "context_management")
+    fields, warnings = read_fields(Responses, await service.body(request), strict=strict, ignored=ignored)
+    dialogue = dialogue_of(fields)
+    form = response_format(fields)
+    read = fields if form is None else fields.model_copy(update={"response_format": form})
+    async with entered(request, service, fields.model, 1) as visit:
+        served, engine = visit.lease.served, visit.lease.engine
+        more = {} if fields.top_logprobs is None else {"logprobs": fields.top_logprobs}
+        params, said = sampling_params(read, engine.defaults, service.config.limits, service.sampling, **more)
+        ready = await service.in_thread(prepare, served, engine, dialogue, params)
+        visit.warnings += [*warnings, *said, *ready.warnings]
+        run = Run(visit, [ready.tokens], ready.params.replace(n=1), reader=ready.reader, key=fields.cache_salt)
+        return await answer(request, run, ResponsesTeller(run, fields), stream=bool(fields.stream))
+
+
+class ResponsesTeller:
+    """Tells of a run as the responses API does."""
+
+    done = False
+
+    def __init__(self, run: Run, fields: Responses) -> None:
+        self.run = run
+        self._fields = fields
+        self._blocks = Blocks()
+        self._created = int(time())
+        self._number = 0
+        self._logprobs: list[dict[str, Any]] = []
+
+    # --- a stream ---------------------------------------------------------------------------------------------------
+    def _event(self, kind: str, **told: Any) -> dict[str, Any]:
+        self._number += 1
+        return {"type": f"response.{kind}", "sequence_number": self._number - 1, **told}
+
+    def begin(self) -> list[dict[str, Any]]:
+        started = self._response("in_progress", None)
+        return [self._event("created", response=started), self._event("in_progress", response=started)]
+
+    def piece(self, piece: Piece) -> list[dict[str, Any]]:
+        self._told_logprob(piece)
+        moves = list(self._blocks.add(piece.told))
+        if piece.reason is not None:
+            moves += self._blocks.close()
+        events = [event for move in moves for event in self._moved(move)]
+        if piece.reason is not None:
+            status = "incomplete" if piece.reason == "length" else "completed"
+            events.append(self._event(status, response=self._response(status, piece.reason)))
+        return events
+
+    def _told_logprob(self, piece: Piece) -> None:
+        if piece.logprob is not None and not piece.told.reasoning:
+            self._logprobs.append(chat_logprob(piece.logprob, self.run.visit.lease.engine.tokenizer))
+
+    def _moved(self, moved: tuple[Move, Block, str]) -> Iterator[dict[str, Any]]:
+        move, block, text = moved
+        place: dict[str, Any] = {"output_index": block.index, "item_id": self._id(block)}
+        part = place | {"content_index": 0}
+        name = {"text": "output_text", "reasoning": "reasoning_text", "call": "function_call_arguments"}[block.kind]
+        if move == "delta":
+            more: dict[str, Any] = {} if block.kind == "call" else {"content_index": 0}
+            more |= {"logprobs": []} if block.kind == "text" else {}
+            yield self._event(f"{name}.delta", delta=text, **place, **more)
+        elif move == "start":
+            yield self._event("output_item.added", output_index=block.index, item=self._item(block, "in_progress"))
+            if block.kind != "call":
+                yield self._event("content_part.added", part=self._part(block, ""), **part)
+        else:
+            if block.kind == "call":
+                yield self._event(f"{name}.done", arguments=block.text, name=block.name, **place)
+            else:
+                logprobs = {"logprobs": self._logprobs} if block.kind == "text" else {}
+                yield self._event(f"{name}.done", text=block.text, **part, **logprobs)
+                yield self._event("content_part.done", part=self._part(block, block.text), **part)
+            yield self._event("output_item.done", output_index=block.index, item=self._item(block, "completed"))
+
+    def end(self) -> list[dict[str, Any]]:
+        return []
+
+    # --- a whole ----------------------------------------------------------------------------------------------------
+    def whole(self, messages: list[Message]) -> dict[str, Any]:
+        (message,) = messages
+        self._blocks = Blocks(message.told)
+        tokenizer = self.run.visit.lease.engine.tokenizer
+        self._logprobs = [chat_logprob(entry, tokenizer) for entry in message.logprobs]
+        return self._response("incomplete" if message.reason == "length" else "completed", message.reason)
+
+    def _id(self, block: Block) -> str:
+        prefix = {"text": "msg", "reasoning": "rs", "call": "fc"}[block.kind]
+        return f"{prefix}_{self.run.visit.id}_{block.index}"
+
+    def _item(self, block: Block, status: str) -> dict[str, Any]:
+        done = status != "in_progress"
+        if block.kind == "call":
+            arguments = block.text if done else ""
+            return {
+                "type": "function_call", "id": self._id(block), "call_id": block.id, "name": block.name,
+                "arguments": arguments, "status": status,
+            }  # fmt: skip
+        content = [self._part(block, block.text)] if done else []
+        if block.kind == "reasoning":
+            return {"type": "reasoning", "id": self._id(block), "summary": [], "content": content, "status": status}
+        return {"type": "message", "id": self._id(block), "role": "assistant", "content": content, "status": status}
+
+    def _part(self, block: Block, text: str) -> dict[str, Any]:
+        if block.kind == "reasoning":
+            return {"type": "reasoning_text", "text": text}
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": self._logprobs if text else []}
+
+    def _response(self, status: str, reason: str | None) -> dict[str, Any]:
+        fields, params, visit = self._fields, self.run.params, self.run.visit
+        done = status != "in_progress"
+        told: dict[str, Any] = {
+            "id": f"resp_{visit.id}", "object": "response", "created_at": self._created, "status": status,
+            "model": visit.model, "error": None, "instructions": fields.instructions,
+            "incomplete_details": {"reason": "max_output_tokens"} if reason == "length" else None,
+            "output": [self._item(block, "completed") for block in self._blocks.blocks] if done else [],
+            "max_output_tokens": fields.max_output_tokens,
+            "parallel_tool_calls": fields.parallel_tool_calls is not False,
+            "previous_response_id": None, "reasoning": {"effort": None, "summary": None}, "store": False,
+            "temperature": params.temperature, "top_p": params.top_p,
+            "text": fields.text or {"format": {"type": "text"}},
+            "tool_choice": fields.tool_choice or "auto", "tools": fields.tools or [], "metadata": fields.metadata or {},
+            "truncation": fields.truncation or "disabled", "user": fields.user,
+            "system_fingerprint": visit.lease.served.fingerprint, "usage": self._usage() if done else None,
+        }  # fmt: skip
+        if done and self.run.warnings:
+            told["warnings"] = self.run.warnings
+        if done and fields.timings:
+            told["timings"] = self.run.timings()
+        return told
+
+    def _usage(self) -> dict[str, Any]:
+        usage = self.run.usage()
+        return {
+            "input_tokens": usage.prompt_tokens, "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+            "output_tokens": usage.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": self.run.reasoning_tokens},
+            "total_tokens": usage.total_tokens,
+        }  # fmt: skip

@@ -1,0 +1,108 @@
+"""The responses API's input, tools and format as the dialogue that templates know. Stateless: nothing is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from cutaway.server.dialogue import Dialogue, chosen_tools
+from cutaway.server.fields import Responses
+from cutaway.server.problems import bad_request
+
+STATEFUL = ("previous_response_id", "conversation", "prompt", "background")
+_ROLES = ("user", "assistant", "system", "developer")
+
+
+def dialogue_of(fields: Responses) -> Dialogue:
+    """Raises ApiError that names what cannot be used."""
+    for name in STATEFUL:
+        if (fields.model_extra or {}).get(name) not in (None, False):
+            _fail(
+                f"{name} is not supported: this server keeps no responses; send the whole input",
+                name,
+                "parameter_unsupported",
+            )
+    if fields.include:
+        known = {"reasoning.encrypted_content", "message.output_text.logprobs"}
+        if wrong := [name for name in fields.include if name not in known]:
+            _fail(f"include has {wrong[0]!r}, which is not supported", "include", "parameter_unsupported")
+    chat: list[dict[str, Any]] = []
+    if fields.instructions is not None:
+        chat.append({"role": "system", "content": fields.instructions})
+    if isinstance(fields.input, str):
+        chat.append({"role": "user", "content": fields.input})
+    else:
+        for number, item in enumerate(fields.input):
+            _add(chat, item, f"input.{number}")
+    tools, choice, name_ = chosen_tools(_tools(fields), fields.tool_choice)
+    return Dialogue(
+        messages=chat, tools=tools, tool_choice=choice, tool_name=name_,
+        parallel=fields.parallel_tool_calls is not False,
+        truncation="auto" if fields.truncation == "auto" else "error",
+    )  # fmt: skip
+
+
+def _tools(fields: Responses) -> list[dict[str, Any]] | None:
+    """In the shape of chat completions."""
+    made = []
+    for number, tool in enumerate(fields.tools or ()):
+        if tool.get("type") != "function":
+            _fail(
+                f"tools.{number} is of type {tool.get('type')!r}; only functions are supported",
+                "tools",
+                "parameter_unsupported",
+            )
+        function = {key: value for key, value in tool.items() if key != "type" and value is not None}
+        made.append({"type": "function", "function": function})
+    return made or None
+
+
+def _add(chat: list[dict[str, Any]], item: Mapping[str, Any], where: str) -> None:
+    """One item as a message; calls that follow one another are one message's."""
+    kind = item.get("type") or "message"
+    if kind == "message":
+        role = item.get("role")
+        if role not in _ROLES:
+            _fail(f"{where}.role is {role!r}; it must be one of {', '.join(_ROLES)}")
+        chat.append({"role": role, "content": _text(item.get("content"), where)})
+    elif kind == "function_call":
+        call = {"name": item.get("name"), "arguments": item.get("arguments") or "{}"}
+        made = {"id": item.get("call_id"), "type": "function", "function": call}
+        if chat and chat[-1]["role"] == "assistant":
+            chat[-1].setdefault("tool_calls", []).append(made)
+        else:
+            chat.append({"role": "assistant", "content": "", "tool_calls": [made]})
+    elif kind == "function_call_output":
+        output = item.get("output")
+        chat.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": _text(output, where)})
+    elif kind != "reasoning":  # a turn's reasoning is not shown to the next
+        _fail(f"{where} is of type {kind!r}, which is not supported")
+
+
+def _text(content: Any, where: str) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        _fail(f"{where}.content must be a string or a list of parts")
+    for number, part in enumerate(content):
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind not in ("input_text", "output_text", "text") or not isinstance(part.get("text"), str):
+            _fail(
+                f"{where}.content.{number} is of type {kind!r}; this model reads text parts only",
+                code="content_unsupported",
+            )
+    return "".join(part["text"] for part in content)
+
+
+def response_format(fields: Responses) -> dict[str, Any] | None:
+    """`text.format` as chat completions have it."""
+    format = (fields.text or {}).get("format")
+    if not isinstance(format, Mapping):
+        return None
+    if format.get("type") != "json_schema":
+        return dict(format)
+    return {"type": "json_schema", "json_schema": {"schema": format.get("schema")}}
+
+
+def _fail(what: str, param: str = "input", code: str = "parameter_invalid") -> NoReturn:
+    raise bad_request(what, param, code)
