@@ -39,6 +39,7 @@ ANNOTATIONS = frozenset(
 _SCHEMAS = ("additionalProperties", "additionalItems")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
+_POWERS = {2**63: "2^63", 2**53: "2^53 (2^63 where type is integer)"}
 _SHORT_ESCAPES = "\b\t\n\f\r"
 
 
@@ -165,6 +166,9 @@ class _Check:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 self._refuse(place, f"{keyword} is {value!r}; it must be a number")
             self._number(keyword, value, place)
+            limit = 2**63 if schema.get("type") == "integer" else 2**53
+            if abs(value) >= limit:
+                self._refuse(place, f"{keyword}: {value} cannot be enforced; bounds must be below {_POWERS[limit]}")
         elif keyword == "minProperties":
             self._least(schema, value, place)
         elif keyword in ("const", "enum"):
@@ -184,7 +188,7 @@ class _Check:
         self.warnings.append(f"{self._name}: format {value!r} at {place} speaks of strings only; it was not enforced")
 
     def _number(self, keyword: str, value: int | float, place: str) -> None:
-        """Numbers are enforced as doubles, below 2^63."""
+        """Numbers are enforced as doubles."""
         try:
             exact = math.isfinite(value) and float(value) == value
             # Written out, a large float has more digits than it means.
@@ -193,8 +197,6 @@ class _Check:
             exact = False
         if not exact:
             self._refuse(place, f"{keyword}: {value} cannot be enforced; a 64-bit floating point number cannot hold it")
-        if keyword not in ("const", "enum") and abs(value) >= 2**63:
-            self._refuse(place, f"{keyword}: {value} cannot be enforced; bounds must be below 2^63")
 
     def _least(self, schema: dict[str, Any], value: Any, place: str) -> None:
         required = schema.get("required")
