@@ -10,7 +10,18 @@ import numpy as np
 from cutaway.formats import BLOCKS, dequantize
 from cutaway.ops.native import NativeOps
 from cutaway.ops.protocol import (
-    F32, Activation, Attention, Hidden, KVGroup, KVLayout, Matrix, Norm, Ops, Rope, Step, Weight,
+    F32,
+    Activation,
+    Attention,
+    Hidden,
+    KVGroup,
+    KVLayout,
+    Matrix,
+    Norm,
+    Ops,
+    Rope,
+    Step,
+    Weight,
 )  # fmt: skip
 
 FLOATS = {"F32": np.float32, "F16": np.float16}
@@ -49,7 +60,15 @@ def floats(*shape: int, seed: int = 0, scale: float = 1.0) -> F32:
     return np.random.default_rng([seed, *shape]).normal(0, scale, shape).astype(np.float32)
 
 
-def step(tokens: int, *, start: int = 0, pages: int = 8, page_size: int = 16, groups: int = 1, rows: Sequence[int] | None = None) -> Step:
+def step(
+    tokens: int,
+    *,
+    start: int = 0,
+    pages: int = 8,
+    page_size: int = 16,
+    groups: int = 1,
+    rows: Sequence[int] | None = None,
+) -> Step:
     """One request's tokens 0, 1, 2, ... from position `start`, its pages in reverse order."""
     table = np.arange(pages, dtype=np.int32)[::-1].reshape(1, -1).copy()
     wanted = range(tokens) if rows is None else rows
@@ -92,22 +111,33 @@ class TinyModel:
         angles = np.outer(np.arange(context), 10000.0 ** (-np.arange(head_dim // 2) / (head_dim // 2)))
         self.rope = Rope(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
         self.layers = []
+
+        def make(layer: int, type: str, rows: int, inputs: int, seed: int) -> Weight:
+            bias = floats(rows, seed=seed, scale=0.1)
+            return self.ops.weight(matrix(type, rows, inputs, 100 * layer + seed), bias)
+
         for i, ((a, b, c), window) in enumerate(zip(types, self.windows, strict=True)):
-            make = lambda t, rows, inputs, s, i=i: self.ops.weight(matrix(t, rows, inputs, 100 * i + s), floats(rows, seed=s, scale=0.1))  # noqa: E731
             self.layers.append(
                 {
                     "attention": Attention(heads, kv_heads, head_dim, head_dim**-0.5, window),
                     "norm": Norm("rms", 1 + floats(hidden, seed=i, scale=0.1), None, 1e-5),
-                    "qkv": [make(a, heads * head_dim, hidden, 1), make(b, kv_heads * head_dim, hidden, 2), make(c, kv_heads * head_dim, hidden, 3)],
-                    "output": make("Q8_0", hidden, heads * head_dim, 4),
-                    "gate": make(a, 288, hidden, 5),
-                    "up": make(b, 288, hidden, 6),
-                    "down": make("Q5_0", hidden, 288, 7),
+                    "qkv": [
+                        make(i, a, heads * head_dim, hidden, 1),
+                        make(i, b, kv_heads * head_dim, hidden, 2),
+                        make(i, c, kv_heads * head_dim, hidden, 3),
+                    ],
+                    "output": make(i, "Q8_0", hidden, heads * head_dim, 4),
+                    "gate": make(i, a, 288, hidden, 5),
+                    "up": make(i, b, 288, hidden, 6),
+                    "down": make(i, "Q5_0", hidden, 288, 7),
                 }
             )
         self.head = self.ops.weight(matrix("Q6_K", self.vocab, hidden, 9))
         distinct = list(dict.fromkeys(self.windows))
-        groups = tuple(KVGroup(tuple(i for i, w in enumerate(self.windows) if w == window), window, self.pages * 3) for window in distinct)
+        groups = tuple(
+            KVGroup(tuple(i for i, w in enumerate(self.windows) if w == window), window, self.pages * 3)
+            for window in distinct
+        )
         self.layout = KVLayout(kv_heads, head_dim, self.page_size, self.key_type, self.value_type, groups)  # type: ignore[arg-type]
         self.cache = self.ops.open_cache(self.layout)
 
@@ -117,5 +147,7 @@ class TinyModel:
             q, k, v = ops.project(x, layer["norm"], layer["qkv"])
             q = ops.rotate_store(s, q, k, v, kv, layer["attention"], self.rope, None, None)
             x = ops.project_add(x, ops.attend(s, q, kv, layer["attention"]), layer["output"], None, 0.3)
-            x = ops.project_add(x, ops.feed(x, layer["norm"], layer["gate"], layer["up"], self.activation), layer["down"], None, 0.3)
+            x = ops.project_add(
+                x, ops.feed(x, layer["norm"], layer["gate"], layer["up"], self.activation), layer["down"], None, 0.3
+            )
         return ops.logits(s, x, self.layers[0]["norm"], self.head, 1.0, None)

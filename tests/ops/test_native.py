@@ -7,13 +7,13 @@ import itertools
 
 import numpy as np
 import pytest
-from tiny import floats, load_rows, matrix, step
 
 from cutaway.errors import ParameterError, UnsupportedError
 from cutaway.native import _native
 from cutaway.ops.native import NativeOps
 from cutaway.ops.protocol import F32, Attention, Experts, Forward, KVGroup, KVLayout, Norm, Ops, Rope, Step
 from cutaway.ops.reference import ReferenceOps
+from tiny import floats, load_rows, matrix, step
 
 
 def runs(name: str) -> bool:
@@ -93,7 +93,10 @@ def test_feed(native: NativeOps, reference: ReferenceOps, activation: str, gated
     x = floats(5, 64, scale=3)
 
     def forward(o: Ops, s: Step) -> F32:
-        up, gate = o.weight(matrix("Q4_0", 50, 64, 1), floats(50)), o.weight(matrix("Q4_1", 50, 64, 2), floats(50, seed=9))
+        up, gate = (
+            o.weight(matrix("Q4_0", 50, 64, 1), floats(50)),
+            o.weight(matrix("Q4_1", 50, 64, 2), floats(50, seed=9)),
+        )
         return o.feed(load_rows(o, x)(o, s), norm("rms", 64), gate if gated else None, up, activation)  # type: ignore[no-any-return,arg-type]
 
     agree(native, reference, forward, step(5))
@@ -110,7 +113,11 @@ def test_logits_of_some_rows(native: NativeOps, reference: ReferenceOps, softcap
 
 
 def test_no_rows_no_logits(native: NativeOps) -> None:
-    forward = lambda o, s: o.logits(s, load_rows(o, floats(2, 64))(o, s), norm("rms", 64), o.weight(matrix("Q8_0", 9, 64)), 1.0, None)  # noqa: E731
+    head = native.weight(matrix("Q8_0", 9, 64))
+
+    def forward(o: Ops, s: Step) -> F32:
+        return o.logits(s, load_rows(o, floats(2, 64))(o, s), norm("rms", 64), head, 1.0, None)  # type: ignore[no-any-return]
+
     assert native.drive(forward, step(2, rows=[])).shape == (0, 9)
 
 
@@ -131,7 +138,14 @@ class AttentionCase:
 
     def forward(self, q: F32, k: F32, v: F32, cache: dict[str, list]) -> Forward:  # type: ignore[type-arg]
         d, context = self.head_dim, 800
-        layout = KVLayout(self.kv_heads, d, self.page_size, self.key_type, self.value_type, (KVGroup((0,), self.window, 800 // self.page_size),))  # type: ignore[arg-type]
+        layout = KVLayout(
+            self.kv_heads,
+            d,
+            self.page_size,
+            self.key_type,
+            self.value_type,
+            (KVGroup((0,), self.window, 800 // self.page_size),),
+        )  # type: ignore[arg-type]
         slopes = np.linspace(0.5, 0.01, self.heads).astype(np.float32) if self.slopes else None
         attention = Attention(self.heads, self.kv_heads, d, d**-0.5, self.window, self.softcap, slopes)
         angles = np.outer(np.arange(context), 100.0 ** -np.linspace(0, 1, self.rotary // 2)).astype(np.float32)
@@ -160,7 +174,10 @@ CASES = [
     AttentionCase(softcap=5.0, norms="head"),
     AttentionCase(slopes=True, rope=None),
     AttentionCase(norms="row"),
-    *(AttentionCase(key_type=k, value_type=v, head_dim=48, rotary=48) for k, v in itertools.product(["bf16", "int8", "fp8"], repeat=2)),
+    *(
+        AttentionCase(key_type=k, value_type=v, head_dim=48, rotary=48)
+        for k, v in itertools.product(["bf16", "int8", "fp8"], repeat=2)
+    ),
 ]
 
 
@@ -168,7 +185,9 @@ CASES = [
 def test_attention_over_chunks(reference: ReferenceOps, case: AttentionCase) -> None:
     """Chunks of 300, 1, 2, 40, 258 tokens: segments, odd page fills, windows, split and unsplit segments."""
     tokens = 601
-    q, k, v = (floats(tokens, h * case.head_dim, seed=i) for i, h in enumerate((case.heads, case.kv_heads, case.kv_heads)))
+    q, k, v = (
+        floats(tokens, h * case.head_dim, seed=i) for i, h in enumerate((case.heads, case.kv_heads, case.kv_heads))
+    )
     for name, threads in itertools.product([SETS[0], SETS[-1]], [1, 2]):
         forward = case.forward(q, k, v, {})
         native = NativeOps(threads=threads, instruction_set=name, max_rows=512)
@@ -191,11 +210,16 @@ def test_recycled_pages_are_never_seen(native: NativeOps) -> None:
 
 
 def test_a_nan_spreads_to_its_own_request_only(native: NativeOps) -> None:
-    case = AttentionCase(head_dim=16, rotary=16)
     q, k, v = (floats(12, h * 16, seed=i) for i, h in enumerate((4, 2, 2)))
     k[3, 5] = np.nan
     table = np.array([[0, -1], [1, -1]], np.int32)
-    s = Step(np.arange(12, dtype=np.int32), np.array([*range(6), *range(6)], np.int32), np.repeat(np.arange(2, dtype=np.int32), 6), (table,), np.arange(12, dtype=np.int32))
+    s = Step(
+        np.arange(12, dtype=np.int32),
+        np.array([*range(6), *range(6)], np.int32),
+        np.repeat(np.arange(2, dtype=np.int32), 6),
+        (table,),
+        np.arange(12, dtype=np.int32),
+    )
     embed = [load_rows(native, x) for x in (q, k, v)]
     attention = Attention(4, 2, 16, 0.25)
     pages = native.open_cache(KVLayout(2, 16, 16, "f32", "f32", (KVGroup((0,), None, 2),)))[0]
@@ -220,7 +244,9 @@ def test_experts(reference: ReferenceOps, type: str, shared: str | None, tokens:
         make = lambda rows, inputs, seed: o.weight(matrix(type, rows, inputs, seed))  # noqa: E731
         experts = Experts(
             o.weight(matrix("F32", 6, 64, 99)),
-            [make(32, 64, i) for i in range(6)], [make(32, 64, 10 + i) for i in range(6)], [make(64, 32, 20 + i) for i in range(6)],
+            [make(32, 64, i) for i in range(6)],
+            [make(32, 64, 10 + i) for i in range(6)],
+            [make(64, 32, 20 + i) for i in range(6)],
             used=3, renormalize=shared is None, scale=1.5,
             shared_gate=make(96, 64, 31) if shared else None, shared_up=make(96, 64, 32) if shared else None,
             shared_down=make(64, 96, 33) if shared else None,

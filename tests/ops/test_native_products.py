@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tiny import floats, matrix, product, values
 
 from cutaway.errors import ParameterError
 from cutaway.formats import BLOCKS, decompose
 from cutaway.formats.block_codes import SPLITS
 from cutaway.native import _native
-from cutaway.ops.native import TYPE_NUMBERS, NativeOps, packed_bytes
+from cutaway.ops.native import NativeOps, packed_bytes
+from cutaway.ops.packing import TYPE_NUMBERS
 from cutaway.ops.protocol import F32, Matrix
 from cutaway.ops.rounding import ACTIVATION_GROUP, round_groups
+from tiny import floats, matrix, product, values
 
 QUANTIZED = sorted(SPLITS)
 FLOAT_TYPES = ["F32", "F16", "BF16"]
@@ -42,7 +43,9 @@ def exact(m: Matrix, x: F32) -> tuple[np.ndarray, np.ndarray]:
     if m.type not in FLOAT_TYPES:
         parts = decompose(m.type, m.raw, (m.rows, m.inputs))
         if parts.minimum is not None:
-            size = np.abs(np.repeat(parts.scale, parts.group, 1) * parts.codes) + np.abs(np.repeat(parts.minimum, parts.group, 1))
+            size = np.abs(np.repeat(parts.scale, parts.group, 1) * parts.codes) + np.abs(
+                np.repeat(parts.minimum, parts.group, 1)
+            )
     return rounded.astype(np.float64) @ w.T, np.abs(rounded.astype(np.float64)) @ size.T
 
 
@@ -69,7 +72,9 @@ def test_one_swapped_scale_fails(type: str, backends: dict[str, NativeOps]) -> N
     m, x = matrix(type, 37, inputs), floats(1, inputs, seed=5)
     parts = decompose(type, m.raw, (m.rows, inputs))
     scale = parts.scale.copy()
-    row, a, b = next((r, 0, g) for r in range(37) for g in range(1, scale.shape[1]) if abs(scale[r, 0] / scale[r, g] - 1) > 0.3)
+    row, a, b = next(
+        (r, 0, g) for r in range(37) for g in range(1, scale.shape[1]) if abs(scale[r, 0] / scale[r, g] - 1) > 0.3
+    )
     scale[row, [a, b]] = scale[row, [b, a]]
     swapped = parts.codes * np.repeat(scale, parts.group, 1)
     if parts.minimum is not None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tiny import TinyModel
 
 from cutaway.native import _native
 from cutaway.ops.native import NativeOps
 from cutaway.ops.protocol import F32, Step
+from tiny import TinyModel
 
 
 def runs(name: str) -> bool:
@@ -33,7 +33,9 @@ class Runner:
         self.ops = NativeOps(threads=threads, instruction_set=instruction_set, max_rows=512)
         self.model = TinyModel(self.ops, **model)  # type: ignore[arg-type]
         self.run = self.ops.record(self.model.forward)
-        self.held: dict[tuple[int | None, int], dict[int, int]] = {}  # per window and request: page of the table -> page
+        self.held: dict[
+            tuple[int | None, int], dict[int, int]
+        ] = {}  # per window and request: page of the table -> page
 
     def step(self, parts: list[tuple[np.ndarray, int, int]], rows: list[int] | None = None) -> Step:
         """parts: (tokens, start, seed of the page order) per request."""
@@ -59,7 +61,13 @@ class Runner:
         tokens = np.concatenate([p[0] for p in parts]).astype(np.int32)
         positions = np.concatenate([np.arange(p[1], p[1] + len(p[0])) for p in parts]).astype(np.int32)
         wanted = list(range(len(tokens))) if rows is None else rows
-        return Step(tokens, positions, np.repeat(np.arange(requests), n).astype(np.int32), tuple(tables), np.array(wanted, np.int32))
+        return Step(
+            tokens,
+            positions,
+            np.repeat(np.arange(requests), n).astype(np.int32),
+            tuple(tables),
+            np.array(wanted, np.int32),
+        )
 
     def last_row(self, chunk: int, tokens: np.ndarray = TOKENS) -> np.ndarray:
         for start in range(0, len(tokens), chunk):
@@ -74,7 +82,9 @@ def test_chunks_threads_and_page_sizes(name: str, key_type: str, value_type: str
     kv = {"key_type": key_type, "value_type": value_type}
     want = Runner(threads=1, instruction_set=name, **kv).last_row(330)
     for threads, chunk, page_size in [(1, 7, 16), (2, 330, 16), (2, 1, 16), (3, 64, 32), (2, 7, 48), (1, 33, 16)]:
-        got = Runner(threads=threads, instruction_set=name, page_size=page_size, pages=384 // page_size, **kv).last_row(chunk)
+        got = Runner(threads=threads, instruction_set=name, page_size=page_size, pages=384 // page_size, **kv).last_row(
+            chunk
+        )
         assert np.array_equal(got, want), (threads, chunk, page_size)
 
 

@@ -1,5 +1,5 @@
 """The compiled extension: weights, pages, recorded programs and candidate selection (csrc/)."""
 
-from cutaway.native import _native
+from . import _native
 
 __all__ = ["_native"]

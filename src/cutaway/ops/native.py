@@ -14,31 +14,29 @@ from typing import Any
 import numpy as np
 
 from cutaway.errors import ParameterError, UnsupportedError
-from cutaway.formats import decompose, dequantize
 from cutaway.native import _native
+from cutaway.ops.packing import TYPE_NUMBERS, PackedWeight, pack, pack_codes, packed_bytes
 from cutaway.ops.protocol import (
-    F32, Activation, Attention, Experts, Forward, KVLayout, Matrix, Norm, Rope, Step, Weight,
+    F32,
+    Activation,
+    Attention,
+    Experts,
+    Forward,
+    KVLayout,
+    Matrix,
+    Norm,
+    Rope,
+    Step,
+    Weight,
 )  # fmt: skip
 
-# GGUF's numbers of the types that csrc/kernels/pack.h moves block by block. The rest comes as codes.
-TYPE_NUMBERS = {
-    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12,
-    "Q5_K": 13, "Q6_K": 14, "BF16": 30,
-}  # fmt: skip
 KV_NUMBERS = {"f32": 0, "bf16": 1, "int8": 2, "fp8": 3}
 ACTIVATION_NUMBERS: dict[str, int] = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
 
+__all__ = ["NativeOps", "Observer", "packed_bytes"]
+
 Observer = Callable[[str, list[F32]], None]
 """Called after each op of a driven step with its name and its outputs, float32 [tokens or rows, width]."""
-
-
-def packed_bytes(type: str, rows: int, inputs: int) -> int:
-    """Bytes that a matrix takes once packed: the arithmetic that packing itself uses."""
-    if type in TYPE_NUMBERS:
-        return int(_native.packed_bytes(TYPE_NUMBERS[type], rows, inputs))
-    # As codes through a table, float scales per group of 16 or 32 (the larger is assumed where the file must be read).
-    panels, groups = -(-rows // 16), -(-inputs // 32)
-    return panels * groups * (256 + 128)
 
 
 def usable_cores() -> int:
@@ -69,13 +67,20 @@ class NativeOps:
     name = "native"
 
     def __init__(
-        self, *, threads: int | None = None, max_tokens: int = 512, max_rows: int = 64, instruction_set: str | None = None
+        self,
+        *,
+        threads: int | None = None,
+        max_tokens: int = 512,
+        max_rows: int = 64,
+        instruction_set: str | None = None,
     ) -> None:
         asked = os.environ.get("CUTAWAY_ISA", "") if instruction_set is None else instruction_set
         try:
             self.instruction_set: str = _native.instruction_set(asked)
         except ValueError as error:
-            raise ParameterError(f"instruction set {asked!r}: {error}", hint="unset CUTAWAY_ISA to use the best there is") from None
+            raise ParameterError(
+                f"instruction set {asked!r}: {error}", hint="unset CUTAWAY_ISA to use the best there is"
+            ) from None
         self.threads = usable_cores() if threads is None else threads
         if self.threads < 1:
             raise ParameterError(f"threads = {threads} (at least 1)")
@@ -86,37 +91,12 @@ class NativeOps:
 
     # --- load -------------------------------------------------------------------------------------------------------
     def weight(self, matrix: Matrix, bias: F32 | None = None) -> Weight:
-        bias = None if bias is None else np.ascontiguousarray(bias, np.float32)
-        if matrix.type in TYPE_NUMBERS:
-            raw = np.ascontiguousarray(matrix.raw).reshape(-1)
-            packed = _native.pack(self.team, TYPE_NUMBERS[matrix.type], raw, matrix.rows, matrix.inputs, bias)
-        elif matrix.type == "F64":
-            values = dequantize("F64", matrix.raw, (matrix.rows, matrix.inputs))
-            packed = _native.pack(self.team, 0, values.reshape(-1).view(np.uint8), matrix.rows, matrix.inputs, bias)
-        else:
-            packed = self._pack_codes(matrix, bias)
-        return NativeWeight(packed, matrix.type)
-
-    def _pack_codes(self, matrix: Matrix, bias: F32 | None) -> Any:
-        """What has no layout of its own: signed codes, through a table of 16 where they are that few, float scales."""
-        parts = decompose(matrix.type, matrix.raw, (matrix.rows, matrix.inputs))
-        if parts.minimum is not None or parts.group % 16:
-            raise UnsupportedError(f"tensor type {matrix.type} has no kernel layout")
-        group = 16 if parts.group % 32 else 32
-        scales = np.repeat(parts.scale, parts.group // group, axis=1) if parts.group > group else parts.scale
-        unsigned = (parts.codes.astype(np.int16) + 128).astype(np.uint8)
-        values, table = np.flatnonzero(np.bincount(unsigned.reshape(-1), minlength=256)), None
-        if len(values) <= 16:
-            table = np.resize(values.astype(np.uint8), 16)
-            index = np.zeros(256, np.uint8)
-            index[values] = np.arange(len(values), dtype=np.uint8)
-            unsigned = index[unsigned]
-        return _native.pack_codes(self.team, -1, unsigned, np.ascontiguousarray(scales), table, bias)
+        return pack(self.team, matrix, bias)
 
     def table(self, matrix: Matrix) -> Any:
         if matrix.type in TYPE_NUMBERS and matrix.raw.flags.c_contiguous:
             return _native.table(TYPE_NUMBERS[matrix.type], matrix.raw.reshape(-1), matrix.rows, matrix.inputs)
-        return _native.table_of(self._pack_codes(matrix, None))
+        return _native.table_of(pack_codes(self.team, matrix, None))
 
     def open_cache(self, layout: KVLayout) -> list[Any]:
         if layout.head_dim % 2:
@@ -151,7 +131,14 @@ class NativeOps:
     ) -> Value:  # fmt: skip
         self._recording.ran(
             self._recording.program.rotate_store(
-                q.buffer, k.buffer, v.buffer, kv, self._attention(attention), self._rope(rope), self._norm(q_norm), self._norm(k_norm)
+                q.buffer,
+                k.buffer,
+                v.buffer,
+                kv,
+                self._attention(attention),
+                self._rope(rope),
+                self._norm(q_norm),
+                self._norm(k_norm),
             )
         )
         return q  # turned in place
@@ -160,17 +147,29 @@ class NativeOps:
         return self._one(self._recording.program.attend(q.buffer, kv, self._attention(attention)))
 
     def project_add(self, x: Value, a: Value, weight: Weight, norm: Norm | None, scale: float) -> Value:
-        return self._one(self._recording.program.project_add(x.buffer, a.buffer, _packed(weight), self._norm(norm), scale))
+        return self._one(
+            self._recording.program.project_add(x.buffer, a.buffer, _packed(weight), self._norm(norm), scale)
+        )
 
     def feed(self, x: Value, norm: Norm | None, gate: Weight | None, up: Weight, activation: Activation) -> Value:
         packed_gate = None if gate is None else _packed(gate)
-        return self._one(self._recording.program.feed(x.buffer, self._norm(norm), packed_gate, _packed(up), ACTIVATION_NUMBERS[activation]))
+        return self._one(
+            self._recording.program.feed(
+                x.buffer, self._norm(norm), packed_gate, _packed(up), ACTIVATION_NUMBERS[activation]
+            )
+        )
 
     def mix_experts(self, x: Value, norm: Norm | None, experts: Experts, activation: Activation) -> Value:
-        return self._one(self._recording.program.mix_experts(x.buffer, self._norm(norm), self._experts(experts), ACTIVATION_NUMBERS[activation]))
+        return self._one(
+            self._recording.program.mix_experts(
+                x.buffer, self._norm(norm), self._experts(experts), ACTIVATION_NUMBERS[activation]
+            )
+        )
 
     def logits(self, step: Step, x: Value, norm: Norm, head: Weight, scale: float, softcap: float | None) -> Value:
-        return self._one(self._recording.program.logits(x.buffer, self._norm(norm), _packed(head), scale, softcap or 0.0))
+        return self._one(
+            self._recording.program.logits(x.buffer, self._norm(norm), _packed(head), scale, softcap or 0.0)
+        )
 
     # --- whole steps ------------------------------------------------------------------------------------------------
     def record(self, forward: Forward) -> Callable[[Step], F32]:
@@ -226,14 +225,18 @@ class NativeOps:
     def _norm(self, norm: Norm | None) -> Any:
         if norm is None:
             return None
-        return self._once(norm, lambda: _native.Norm(norm.kind == "layer", norm.eps, _flat(norm.weight), _flat(norm.bias)))
+        return self._once(
+            norm,
+            lambda: _native.Norm(
+                norm.kind == "layer", norm.eps, np.ascontiguousarray(norm.weight, np.float32), _flat(norm.bias)
+            ),
+        )
 
     def _rope(self, rope: Rope | None) -> Any:
         if rope is None:
             return self._once(None, _native.Rope)
-        return self._once(rope, lambda: _native.Rope(
-            np.ascontiguousarray(rope.cos, np.float32), np.ascontiguousarray(rope.sin, np.float32), rope.style == "interleaved"
-        ))  # fmt: skip
+        cos, sin = (np.ascontiguousarray(x, np.float32) for x in (rope.cos, rope.sin))
+        return self._once(rope, lambda: _native.Rope(cos, sin, rope.style == "interleaved"))
 
     def _attention(self, a: Attention) -> Any:
         return self._once(a, lambda: _native.Attention(
@@ -251,28 +254,6 @@ class NativeOps:
             return out
 
         return self._once(e, make)
-
-
-class NativeWeight:
-    """A packed matrix."""
-
-    __slots__ = ("packed", "type")
-
-    def __init__(self, packed: Any, type: str) -> None:
-        self.packed = packed
-        self.type = type
-
-    @property
-    def rows(self) -> int:
-        return int(self.packed.rows)
-
-    @property
-    def inputs(self) -> int:
-        return int(self.packed.inputs)
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.packed.nbytes)
 
 
 class _Recording:
@@ -298,7 +279,7 @@ def _run(program: Any, step: Step, begin: int, end: int) -> None:
 
 
 def _packed(weight: Weight) -> Any:
-    assert isinstance(weight, NativeWeight)
+    assert isinstance(weight, PackedWeight)
     return weight.packed
 
 

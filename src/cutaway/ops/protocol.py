@@ -123,8 +123,8 @@ class Step:
     """One forward pass over a batch. Tokens of a request are contiguous and ascending in position.
 
     tokens, positions: int32 [tokens]. request_of: int32 [tokens], the row of the page tables, ascending.
-    page_tables: one int32 [requests, table_width] per KV group; token p of a request lies in page table[p // page_size],
-    slot p % page_size; -1 marks a page that was given back (it left the window) or is not yet held.
+    page_tables: one int32 [requests, table_width] per KV group; token p of a request lies in slot p % page_size of the
+    page table[p // page_size]; -1 marks a page that was given back (it left the window) or is not yet held.
     rows: int32 [rows], indexes into tokens, ascending: whose logits are wanted.
     """
 
