@@ -121,6 +121,8 @@ def test_none_needs_nothing() -> None:
         ([{"name": "f", "parameters": {"type": "array"}}], {}, "an object"),
         ([{"name": "f", "parameters": {"properties": {"a": {"uniqueItems": True}}}}], {},
          r"tools\[0\].function.parameters at #/properties/a: uniqueItems"),
+        ([{"name": "f", "parameters": {"properties": {"a": {"pattern": "(?=a)"}}}}], {},
+         r"tools\[0\].function.parameters at #/properties/a cannot be enforced: look-around"),
     ],
 )  # fmt: skip
 def test_refused(tools: list[Any], options: dict[str, Any], said: str) -> None:

@@ -1,6 +1,7 @@
 """From a row of logits to a token, and from tokens to text that is safe to show: parameters, stages, stops."""
 
 from cutaway.sampling.grammar import Constraint, compile_constraint, prepare_constraints
+from cutaway.sampling.grammar_tools import ToolConstraint, tool_constraint
 from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
 from cutaway.sampling.params import LogprobsMode, SamplingParams, Stage
 from cutaway.sampling.presets import PRESETS, Preset, ignored_options, own_options, preset
@@ -22,6 +23,7 @@ __all__ = [
     "StopKind",
     "StopReason",
     "TokenLogprobs",
+    "ToolConstraint",
     "compile_constraint",
     "draw_seed",
     "ignored_options",
@@ -29,4 +31,5 @@ __all__ = [
     "prepare_constraints",
     "preset",
     "token_logprobs",
+    "tool_constraint",
 ]

@@ -26,7 +26,7 @@ from cutaway.sampling.grammar_source import as_grammar, canonical
 from cutaway.sampling.params import ConstraintKind
 from cutaway.text import Tokenizer
 
-CACHED = 32
+CACHED = 128
 MASK_THREADS = 2
 MOST_TRIED = 256
 Bits = NDArray[np.bool_]
@@ -111,17 +111,19 @@ def prepare_constraints(tokenizer: Tokenizer) -> None:
     _vocabulary_of(tokenizer)
 
 
-def compile_constraint(kind: ConstraintKind, source: Any, tokenizer: Tokenizer) -> Constraint:
-    """The constraint, from the cache if the same was asked for lately (32 per tokenizer, least recently used go).
+def compile_constraint(
+    kind: ConstraintKind, source: Any, tokenizer: Tokenizer, *, name: str | None = None
+) -> Constraint:
+    """The constraint, from the cache if the same was asked for lately (128 per tokenizer, least recently used go).
 
     kind, source: "json_object": True; "json_schema": a schema as mapping, bool or JSON text; "regex": a regular
     expression (Rust's syntax, no look-around) for the whole output; "choice": texts, one of which is the whole output;
-    "grammar": Lark as llguidance takes it, or GBNF.
+    "grammar": Lark as llguidance takes it, or GBNF. name: what errors call it; None: the kind.
     Call it from a thread of yours before you submit the request (milliseconds after `prepare_constraints`): in a
     coroutine, `await asyncio.to_thread(compile_constraint, *params.constraint, tokenizer)`.
     Raises ParameterError, with what cannot be enforced and where.
     """
-    return _vocabulary_of(tokenizer).compiled(kind, source)
+    return _vocabulary_of(tokenizer).compiled(kind, source, name or kind)
 
 
 class _Vocabulary:
@@ -140,21 +142,21 @@ class _Vocabulary:
         wrapped = TokenizerWrapper(_Spelled(tokenizer))
         self._tokenizer = LLTokenizer(wrapped, eos_token=sorted(self.end_ids))
 
-    def compiled(self, kind: ConstraintKind, source: Any) -> Constraint:
-        text, warnings = canonical(kind, source)
+    def compiled(self, kind: ConstraintKind, source: Any, name: str) -> Constraint:
+        text, warnings = canonical(kind, source, name)
         with self._lock:
             found = self._cache.get((kind, text))
             if found is not None:
                 self._cache.move_to_end((kind, text))
                 return found
-        made = self._compile(kind, text, warnings)
+        made = self._compile(kind, text, warnings, name)
         with self._lock:
             self._cache[kind, text] = made
             while len(self._cache) > CACHED:
                 self._cache.popitem(last=False)
         return made
 
-    def _compile(self, kind: ConstraintKind, text: str, warnings: tuple[str, ...]) -> Constraint:
+    def _compile(self, kind: ConstraintKind, text: str, warnings: tuple[str, ...], name: str) -> Constraint:
         from llguidance import LLMatcher
 
         begin = time.perf_counter()
@@ -162,11 +164,11 @@ class _Vocabulary:
         if matcher.is_error():
             error = matcher.get_error()
             where = self._culprit(text, error) if kind == "json_schema" else ""
-            raise ParameterError(f"{kind}{where} cannot be enforced: {_short(error)}")
+            raise ParameterError(f"{name}{where} cannot be enforced: {_short(error)}")
         mask = matcher.deep_copy().compute_bitmask()
         if not any(mask):
-            raise ParameterError(f"{kind}: nothing that this vocabulary can write satisfies it")
-        told = (*warnings, *(f"{kind}: {_short(warning)}" for warning in matcher.get_grammar_warnings()))
+            raise ParameterError(f"{name}: nothing that this vocabulary can write satisfies it")
+        told = (*warnings, *(f"{name}: {_short(warning)}" for warning in matcher.get_grammar_warnings()))
         return Constraint(self, matcher, told, time.perf_counter() - begin)
 
 

@@ -24,12 +24,12 @@ JSON_OPTIONS = {
 _GBNF_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 
 
-def canonical(kind: ConstraintKind, source: Any) -> tuple[str, tuple[str, ...]]:
+def canonical(kind: ConstraintKind, source: Any, name: str) -> tuple[str, tuple[str, ...]]:
     """The source as text, the same for equal constraints, and warnings. Raises ParameterError."""
     if kind == "json_object":
         return '{"type": "object"}', ()
     if kind == "json_schema":
-        schema, warnings = enforceable(source)
+        schema, warnings = enforceable(source, name)
         return json.dumps(schema), warnings
     text = json.dumps(list(source)) if kind == "choice" else str(source)
     if len(text) > LONGEST_TEXT:

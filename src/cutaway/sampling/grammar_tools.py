@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cutaway.errors import ParameterError
+from cutaway.sampling.grammar import compile_constraint
 from cutaway.sampling.grammar_schema import enforceable
 from cutaway.sampling.grammar_source import JSON_OPTIONS
 from cutaway.text import Tokenizer
@@ -47,8 +48,8 @@ def tool_constraint(
     choice: "auto": any text, and from an opening marker on a whole call of one of the tools; "required": at least one
     call (with parallel false: one), nothing else; with `name`: exactly one call, of that tool; "none": no constraint.
     The arguments follow the tool's schema; a schema that cannot be enforced is refused (ParameterError with keyword and
-    path), unless the tool says `"strict": false`: then its arguments are any JSON object, with a warning. (What
-    llguidance itself refuses comes up when the grammar is compiled.)
+    path), unless the tool says `"strict": false`: then its arguments are any JSON object, with a warning.
+    Compiles each schema once: call it, as `compile_constraint`, from a thread of yours.
     Raises ParameterError for no tools, an unknown name or choice, a bad schema.
     """
     known = tool_format(format)
@@ -57,7 +58,7 @@ def tool_constraint(
     if choice == "none" and name is None:
         return ToolConstraint(None, (), ())
     warnings: list[str] = []
-    able = [_tool(tool, place, warnings) for place, tool in enumerate(tools)]
+    able = [_tool(tool, f"tools[{place}]", tokenizer, warnings) for place, tool in enumerate(tools)]
     if not able:
         raise ParameterError(f"tools is empty; tool choice {name or choice!r} needs at least one")
     if name is not None:
@@ -78,8 +79,7 @@ _TEXT = r"TEXT: /[\s\S]*/"
 _PLAIN = r"PLAIN: /([^{\s][\s\S]*)?/"  # an answer that begins with a brace is a call
 
 
-def _tool(tool: Mapping[str, Any], place: int, warnings: list[str]) -> Tool:
-    where = f"tools[{place}]"
+def _tool(tool: Mapping[str, Any], where: str, tokenizer: Tokenizer, warnings: list[str]) -> Tool:
     function = tool.get("function", tool) if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
         raise ParameterError(f"{where} must be an object that describes a function")
@@ -91,14 +91,15 @@ def _tool(tool: Mapping[str, Any], place: int, warnings: list[str]) -> Tool:
         return Tool(name, {"type": "object"})
     try:
         schema, told = enforceable(parameters, f"{where}.function.parameters")
+        if "object" not in (kinds := schema.get("type", "object")):
+            raise ParameterError(f"{where}.function.parameters: type is {kinds!r}; arguments are an object")
+        compile_constraint("json_schema", schema, tokenizer, name=f"{where}.function.parameters")
     except ParameterError as error:
         if function.get("strict") is not False:
             raise
         warnings.append(f"{error}; the arguments of {name!r} are any object")
         return Tool(name, {"type": "object"})
     warnings.extend(told)
-    if "object" not in (kinds := schema.get("type", "object")):
-        raise ParameterError(f"{where}.function.parameters: type is {kinds!r}; the arguments of a call are an object")
     return Tool(name, {**schema, "type": "object"})
 
 

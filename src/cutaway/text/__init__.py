@@ -4,20 +4,70 @@ from __future__ import annotations
 
 from cutaway.text.detokenizer import Detokenizer
 from cutaway.text.loading import load_tokenizer
+from cutaway.text.reasoning import (
+    ReasoningFormat,
+    ReasoningParser,
+    ReasoningPiece,
+    detect_reasoning,
+    opens_reasoning,
+    split_reasoning,
+)
 from cutaway.text.template import ChatTemplate, load_template, require_template
 from cutaway.text.tokenizer import Piece, Segment, SpecialIds, TextLossWarning, Tokenizer
+from cutaway.text.tool_events import (
+    Arguments,
+    CallEnded,
+    CallStarted,
+    Content,
+    ParseWarning,
+    ToolCall,
+    ToolEvent,
+    ToolMessage,
+    gathered,
+)
+from cutaway.text.tool_formats import (
+    TOOL_FORMATS,
+    control_markers,
+    detect_tool_format,
+    renders_tools,
+    tool_instructions,
+)
+from cutaway.text.tool_parser import ToolParser, new_call_id, parse_tools
 from cutaway.text.vocabulary import Vocabulary
 
 __all__ = [
+    "TOOL_FORMATS",
+    "Arguments",
+    "CallEnded",
+    "CallStarted",
     "ChatTemplate",
+    "Content",
     "Detokenizer",
+    "ParseWarning",
     "Piece",
+    "ReasoningFormat",
+    "ReasoningParser",
+    "ReasoningPiece",
     "Segment",
     "SpecialIds",
     "TextLossWarning",
     "Tokenizer",
+    "ToolCall",
+    "ToolEvent",
+    "ToolMessage",
+    "ToolParser",
     "Vocabulary",
+    "control_markers",
+    "detect_reasoning",
+    "detect_tool_format",
+    "gathered",
     "load_template",
     "load_tokenizer",
+    "new_call_id",
+    "opens_reasoning",
+    "parse_tools",
+    "renders_tools",
     "require_template",
+    "split_reasoning",
+    "tool_instructions",
 ]
