@@ -1,5 +1,6 @@
 // A packed matrix, an embedding table, a layer's pages: what a program's ops point at.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -12,6 +13,16 @@
 #include "team.h"
 
 namespace cutaway {
+
+// Maps a stretch of a file at once: a fault for every few pages costs as much as the packing. A hint, may fail.
+inline void fetch(const uint8_t* from, size_t bytes) {
+#if defined(MADV_POPULATE_READ)
+    const uintptr_t page = 4096, begin = (uintptr_t)from / page * page, end = ((uintptr_t)from + bytes + page - 1) / page * page;
+    madvise((void*)begin, end - begin, MADV_POPULATE_READ);
+#else
+    (void)from, (void)bytes;
+#endif
+}
 
 struct Weight {
     Layout layout{};
@@ -39,8 +50,13 @@ struct Weight {
                                         std::to_string(inputs) + " does not hold " + std::to_string(raw_bytes) + " bytes");
         auto w = std::make_shared<Weight>();
         w->shape(t->layout, type, rows, inputs, bias);
+        const size_t stretch = raw_bytes / rows * kPanelRows;  // of the source, per panel
+        const int64_t chunk = std::max<int64_t>(1, (int64_t)((1 << 20) / stretch));
         team.run([&](Worker& worker) {
-            worker.parallel((int64_t)w->panels(), 4, [&](int64_t p) { pack_panel(*t, raw, rows, inputs, p, w->data.data() + p * w->panel_bytes); });
+            worker.parallel((int64_t)w->panels(), chunk, [&](int64_t p) {
+                if (p % chunk == 0) fetch(raw + p * stretch, std::min(raw_bytes - p * stretch, (size_t)chunk * stretch));
+                pack_panel(*t, raw, rows, inputs, p, w->data.data() + p * w->panel_bytes);
+            });
         });
         return w;
     }
