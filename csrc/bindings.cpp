@@ -182,6 +182,7 @@ void bind(nb::module_& m) {
 // What the machine can do at most, with all threads of a team: see kernels/limits.h.
 namespace limit_bindings {
 using namespace cutaway;
+using program_bindings::kernels_named;  // choosing a set also asks the system for what it needs
 template <class F> double seconds(Team& team, F&& job) {
     nb::gil_scoped_release release;
     const auto begin = std::chrono::steady_clock::now();
@@ -190,7 +191,7 @@ template <class F> double seconds(Team& team, F&& job) {
 }
 // Bytes a second, from one pass over the buffer.
 double read(Team& team, const std::string& set, nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> buffer) {
-    const limits::Limits l = limits::limits_of(set.c_str());
+    const limits::Limits l = limits::limits_of(kernels_named(set)->name);
     const uint8_t* p = buffer.data();
     const size_t bytes = buffer.shape(0), blocks = (bytes + limits::kBlock - 1) / limits::kBlock;
     return (double)bytes / seconds(team, [&](Worker& worker) {
@@ -199,7 +200,7 @@ double read(Team& team, const std::string& set, nb::ndarray<const uint8_t, nb::n
 }
 // Operations a second; 0 where the instruction set has no such arithmetic.
 double multiply(Team& team, const std::string& set, const std::string& kind, int64_t rounds) {
-    const limits::Limits l = limits::limits_of(set.c_str());
+    const limits::Limits l = limits::limits_of(kernels_named(set)->name);
     const auto f = kind == "int8" ? l.int8 : kind == "bf16" ? l.bf16 : l.f32;
     if (!f) return 0.0;
     std::vector<double> done((size_t)team.threads());

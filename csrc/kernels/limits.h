@@ -27,7 +27,7 @@ CUTAWAY_FOR("avx512f") inline void read_512(const uint8_t* p, size_t bytes) {
         a = _mm512_or_si512(a, _mm512_loadu_si512(p + i)), b = _mm512_or_si512(b, _mm512_loadu_si512(p + i + 64));
         c = _mm512_or_si512(c, _mm512_loadu_si512(p + i + 128)), d = _mm512_or_si512(d, _mm512_loadu_si512(p + i + 192));
     }
-    CUTAWAY_KEEP(a), CUTAWAY_KEEP(b), CUTAWAY_KEEP(c), CUTAWAY_KEEP(d);
+    CUTAWAY_KEEP(a); CUTAWAY_KEEP(b); CUTAWAY_KEEP(c); CUTAWAY_KEEP(d);
 }
 CUTAWAY_FOR("avx512f") inline double f32_512(int64_t rounds) {
     __m512 s[kSums], x = _mm512_set1_ps(0.5f), y = x;
@@ -70,24 +70,31 @@ CUTAWAY_FOR("amx-tile") inline Shapes full_tiles() {
     _tile_storeconfig(before.bytes);
     full.bytes[0] = 1;
     for (int t = 0; t < 8; t++) full.bytes[16 + 2 * t] = 64, full.bytes[48 + t] = 16;
+    asm volatile("" ::"r"(full.bytes) : "memory");  // the intrinsic tells the compiler of its first 8 bytes only
     _tile_loadconfig(full.bytes);
+    asm volatile("" ::"r"(before.bytes) : "memory");
     return before;
 }
 CUTAWAY_FOR("amx-tile") inline void put_back(const Shapes& shapes) {
     _tile_release();
+    asm volatile("" ::"r"(shapes.bytes) : "memory");
     if (shapes.bytes[0]) _tile_loadconfig(shapes.bytes);
 }
 CUTAWAY_FOR("amx-tile,amx-int8") inline double int8_amx(int64_t rounds) {
     const Shapes before = full_tiles();
-    _tile_zero(0), _tile_zero(1), _tile_zero(2), _tile_zero(3), _tile_zero(4), _tile_zero(5);
-    for (int64_t r = 0; r < rounds; r++) _tile_dpbusd(0, 4, 5), _tile_dpbusd(1, 4, 5), _tile_dpbusd(2, 4, 5), _tile_dpbusd(3, 4, 5);
+    _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3); _tile_zero(4); _tile_zero(5);
+    for (int64_t r = 0; r < rounds; r++) {
+        _tile_dpbusd(0, 4, 5); _tile_dpbusd(1, 4, 5); _tile_dpbusd(2, 4, 5); _tile_dpbusd(3, 4, 5);
+    }
     put_back(before);
     return 2.0 * 16 * 16 * 64 * 4 * (double)rounds;
 }
 CUTAWAY_FOR("amx-tile,amx-bf16") inline double bf16_amx(int64_t rounds) {
     const Shapes before = full_tiles();
-    _tile_zero(0), _tile_zero(1), _tile_zero(2), _tile_zero(3), _tile_zero(4), _tile_zero(5);
-    for (int64_t r = 0; r < rounds; r++) _tile_dpbf16ps(0, 4, 5), _tile_dpbf16ps(1, 4, 5), _tile_dpbf16ps(2, 4, 5), _tile_dpbf16ps(3, 4, 5);
+    _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3); _tile_zero(4); _tile_zero(5);
+    for (int64_t r = 0; r < rounds; r++) {
+        _tile_dpbf16ps(0, 4, 5); _tile_dpbf16ps(1, 4, 5); _tile_dpbf16ps(2, 4, 5); _tile_dpbf16ps(3, 4, 5);
+    }
     put_back(before);
     return 2.0 * 16 * 16 * 32 * 4 * (double)rounds;
 }
@@ -100,7 +107,7 @@ CUTAWAY_FOR("avx2") inline void read_256(const uint8_t* p, size_t bytes) {
         a = _mm256_or_si256(a, _mm256_loadu_si256(q)), b = _mm256_or_si256(b, _mm256_loadu_si256(q + 1));
         c = _mm256_or_si256(c, _mm256_loadu_si256(q + 2)), d = _mm256_or_si256(d, _mm256_loadu_si256(q + 3));
     }
-    CUTAWAY_KEEP(a), CUTAWAY_KEEP(b), CUTAWAY_KEEP(c), CUTAWAY_KEEP(d);
+    CUTAWAY_KEEP(a); CUTAWAY_KEEP(b); CUTAWAY_KEEP(c); CUTAWAY_KEEP(d);
 }
 CUTAWAY_FOR("avx2,fma") inline double f32_256(int64_t rounds) {
     __m256 s[kSums], x = _mm256_set1_ps(0.5f), y = x;

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from cutaway.cli.bench import app as bench_app
 from cutaway.cli.chat import chat
 from cutaway.cli.config import app as config_app
 from cutaway.cli.models import models
@@ -48,6 +49,7 @@ def options(
 for command in (run, chat, serve, pull, models, rm, tokens, presets, plan, version):
     app.command()(command)
 app.add_typer(config_app, name="config")
+app.add_typer(bench_app, name="bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
