@@ -55,19 +55,20 @@ class Options:
     max_requests: int
     contexts: int
     rope_scaling: RopeScaling | None
+    step_ms: int
 
     def __post_init__(self) -> None:
         for name, value, last in (
             ("context", self.context, 2**31 - 1), ("threads", self.threads, 1024),
             ("max_requests", self.max_requests, STEP_ROWS), ("contexts", self.contexts, 2**16),
+            ("step_ms", self.step_ms, 60_000),
         ):  # fmt: skip
             if value is not None and not 1 <= value <= last:
                 raise ParameterError(f"{name} is {value}; it must be 1 to {last}")
-        for name, kind in (("kv_k", self.kv_k), ("kv_v", self.kv_v)):
-            if kind not in KV_ITEM_BYTES:
-                raise ParameterError(f"{name} is {kind!r}; it must be one of {', '.join(KV_ITEM_BYTES)}")
-        if self.backend not in ("native", "reference"):
-            raise ParameterError(f"backend is {self.backend!r}; it must be native or reference")
+        kinds, backends = tuple(KV_ITEM_BYTES), ("native", "reference")
+        for name, kind, known in (("kv_k", self.kv_k, kinds), ("kv_v", self.kv_v, kinds), ("backend", self.backend, backends)):
+            if kind not in known:
+                raise ParameterError(f"{name} is {kind!r}; it must be one of {', '.join(known)}")
 
 
 class Engine:
@@ -104,7 +105,7 @@ class Engine:
         cls, name_or_path: str | Path, *, context: int | None = None, threads: int | None = None,
         backend: Backend = "native", kv_k: KVType = "bf16", kv_v: KVType = "bf16", max_requests: int = 16,
         contexts: int = 2, rope_scaling: str | RopeScaling | None = None, recorder: Recorder = NULL,
-        seed: int | None = None, pull: bool = True, progress: Progress | None = None,
+        seed: int | None = None, pull: bool = True, progress: Progress | None = None, step_ms: int = 200,
     ) -> Engine:
         """Load a model.
 
@@ -114,10 +115,11 @@ class Engine:
         kv_k, kv_v: types of stored keys and values. max_requests: at once; others wait. contexts: how many whole
         contexts the pages hold together. rope_scaling: as the option `--rope-scaling`, to stretch the context.
         seed: draw the seeds of requests that name none from this one, so that a whole run can be had again.
+        step_ms: what a step of several requests may take; a newcomer waits for one (of one request: five times that).
         Raises ModelNotFoundError, DownloadError, FormatError, UnsupportedError, MemoryShortError, ParameterError.
         """
         scaling = parse_rope_scaling(rope_scaling) if isinstance(rope_scaling, str) else rope_scaling
-        options = Options(context, threads, backend, kv_k, kv_v, max_requests, contexts, scaling)
+        options = Options(context, threads, backend, kv_k, kv_v, max_requests, contexts, scaling, step_ms)
         found = resolve(name_or_path, pull=pull, progress=progress)
         file = open_model(found.path)
         try:
@@ -147,13 +149,14 @@ class Engine:
         decoder.open_cache(layout)
         core = EngineCore(
             decoder.step_function(), layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
-            limits=Limits(max_requests=options.max_requests, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS),
-            cost=_first_guess(memory),
+            cost=CostModel.for_weights(memory.weight_bytes), limits=Limits(
+                max_requests=options.max_requests, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS,
+                step_us=1_000 * options.step_ms, alone_us=5_000 * options.step_ms,
+            ),
         )  # fmt: skip
-        warnings = _warnings(options, context, reach)
         return cls(
             core, file, spec=spec, tokenizer=tokenizer, template=template, memory=memory, manifest=manifest, seed=seed,
-            warnings=warnings,
+            warnings=_warnings(options, context, reach),
         )  # fmt: skip
 
     # --- asking -----------------------------------------------------------------------------------------------------
@@ -241,12 +244,6 @@ class Engine:
 def _close(core: EngineCore, file: ModelFile) -> None:
     core.close()  # first: its thread reads the file's memory map
     file.close()
-
-
-def _first_guess(memory: MemoryPlan) -> CostModel:
-    """What a step costs on a middling machine: weights at 20 GB/s, and at 4 bits each 600 billion operations a second.
-    It keeps the very first steps of a large model short; after that steps are measured."""
-    return CostModel(memory.weight_bytes / 20e3, 4 * memory.weight_bytes / 600e3)
 
 
 def _backend(options: Options) -> tuple[Ops, Packing]:

@@ -48,3 +48,9 @@ def test_predictions_stay_positive() -> None:
     for count in (1, 512) * 40:
         model.observe(count, count, 1.0 if count > 1 else 5_000.0)  # absurd: larger steps are cheaper
     assert model.predict(512, 512) >= 0 and model.affordable(1_000, 0) > 0
+
+
+def test_a_first_guess_follows_the_weights() -> None:
+    small, large = CostModel.for_weights(10**8), CostModel.for_weights(10**10)
+    assert 90 < large.predict(0, 0) / small.predict(0, 0) < 110
+    assert small.predict(100, 0) - small.predict(0, 0) > 10_000

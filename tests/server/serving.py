@@ -31,12 +31,12 @@ class Running:
 
     def __init__(self, config: Config) -> None:
         self.stream = io.StringIO()
-        self._listener = open_listener(config.server)
+        self.listener = open_listener(config.server)
         self.server = make_server(config, self.stream)
-        self.port = self._listener.getsockname()[1]
+        self.port = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=120)
-        self._thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self._listener])))
+        self._thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self.listener])))
 
     @property
     def service(self) -> Service:
@@ -134,10 +134,16 @@ def running(config: Config, *, wait: bool = True) -> Iterator[Running]:
         made.stop()
 
 
-def raw_request(server: Running, path: str, fields: dict[str, Any]) -> socket.socket:
+def raw_request(
+    server: Running, path: str, fields: dict[str, Any], *, receive_buffer: int | None = None
+) -> socket.socket:
     """A connection on which a request was sent and nothing was read yet."""
     body = json.dumps(fields).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    connection = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    connection = socket.socket()
+    if receive_buffer is not None:  # before it connects: the window is agreed on then
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.settimeout(30)
+    connection.connect(("127.0.0.1", server.port))
     connection.sendall(head.encode() + body)
     return connection

@@ -22,6 +22,7 @@ from cutaway.text.reasoning import ReasoningFormat, detect_reasoning
 from cutaway.text.tool_formats import detect_tool_format
 
 State = Literal["unloaded", "loading", "ready", "unloading", "failed"]
+STEP_MS = 50  # a newcomer waits for the step that runs, and for one more
 CONTEXTS = 4  # whole contexts that the pages hold, unless the config says
 
 
@@ -119,7 +120,7 @@ def open_engine(served: Served) -> Engine:
         for name in ("contexts", "max_requests", "threads", "kv_k", "kv_v", "rope_scaling", "backend")
     }
     options = {name: value for name, value in said.items() if value is not None}
-    engine = Engine.load(source(served), context=plan.context, pull=False, **options)
+    engine = Engine.load(source(served), context=plan.context, pull=False, step_ms=STEP_MS, **options)
     engine.tokenizer.prepare()
     return engine
 

@@ -20,10 +20,10 @@ def fitted(
     """
     room = context - (min(ROOM, context // 4) if max_tokens is None else min(max_tokens, context - 1))
     whole = render(messages)
-    if len(whole[0]) <= room:
-        return whole, []
     turns = _turns(messages)
-    fewest, most = 1, max(1, len(turns) - 1)
+    if len(whole[0]) <= room or len(turns) == 1:
+        return whole, []
+    fewest, most = 1, len(turns) - 1
     while fewest < most:  # leaving out more never makes it longer
         middle = (fewest + most) // 2
         if len(render(_without(turns, middle))[0]) <= room:
