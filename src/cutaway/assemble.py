@@ -66,8 +66,8 @@ class Options:
             if value is not None and not 1 <= value <= last:
                 raise ParameterError(f"{name} is {value}; it must be 1 to {last}")
         kinds, backends = tuple(KV_ITEM_BYTES), ("native", "reference")
-        for name, kind, known in (("kv_k", self.kv_k, kinds), ("kv_v", self.kv_v, kinds), ("backend", self.backend, backends)):
-            if kind not in known:
+        for name, known in (("kv_k", kinds), ("kv_v", kinds), ("backend", backends)):
+            if (kind := getattr(self, name)) not in known:
                 raise ParameterError(f"{name} is {kind!r}; it must be one of {', '.join(known)}")
 
 
