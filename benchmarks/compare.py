@@ -1,0 +1,311 @@
+"""Ours beside its peers and beside the limits of this machine, interleaved: one table.
+
+    python benchmarks/compare.py --peer-python PATH_TO_PYTHON
+
+Every round takes the machine's limits, ours, then each peer, on the same file with the same threads; medians, and the
+range. llama.cpp runs in a process of its own, through its C API (peers/run_llama.py). Pure Q4_0 and bf16 files are
+made from the real ones by its own quantizer. See docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from goals import ROWS, Row
+from whole_runs import whole_run_rows
+
+from cutaway.bench import Limits, Meter, Settings, Subject, Work, held_bytes, synthetic_model
+from cutaway.bench.cost import Cost, step_costs, total
+from cutaway.bench.limits import middle
+from cutaway.bench.report import limits_line, processor
+from cutaway.formats import open_model
+from cutaway.native import _native
+from cutaway.registry import resolve
+
+HERE = Path(__file__).resolve().parent
+SOURCES = {
+    "smollm2": "smollm2-135m",
+    "qwen": "qwen2.5-coder-0.5b",
+    "gemma": "gemma3-270m",
+}
+MADE = {"smollm2-bf16": ("smollm2", "BF16"), "qwen-q4_0": ("qwen", "Q4_0")}
+ROUND_SECONDS = 0.4  # of ours, in a round; the peer takes as many steps
+MOST_STEPS = 32
+PAUSE = 0.05  # for threads that spin after their work
+
+
+class Peer:
+    """A program that runs the same work, in a process of its own that speaks JSON lines."""
+
+    def __init__(self, name: str, python: str, script: str) -> None:
+        self.name = name
+        command = [python, str(HERE / "peers" / script)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        about = self.ask(do="about")
+        self.version: str = about["version"]
+        self.features: str = about["features"]
+
+    def ask(self, **command: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.name} ended with status {self._process.wait()} while it was asked: {command}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def run(self, work: Work, steps: int) -> float:
+        """Tokens a second."""
+        if work.streams:
+            seconds = self.ask(do="decode", streams=work.streams, context=work.context, steps=steps)["seconds"]
+            return float(work.streams * steps / seconds)
+        return float(work.tokens / self.ask(do="prompt", tokens=work.tokens)["seconds"])
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+@dataclass(slots=True)
+class Measured:
+    """One row of the table. rates: tokens a second per program and round."""
+
+    row: Row
+    cost: Cost
+    tokens: int
+    rates: dict[str, list[float]] = field(default_factory=dict)
+    limits: list[Limits] = field(default_factory=list)
+    vnni: list[float] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        """What the row's goal is of: bytes against bandwidth; operations against 512-bit dot products."""
+        pairs = zip(self.rates["cutaway"], self.limits, self.vnni, strict=True)
+        if self.row.work.streams and not self.row.arithmetic:
+            return median(r / self.tokens * self.cost.bytes / limits.bandwidth for r, limits, _ in pairs)
+        if self.row.model.endswith("bf16"):
+            return median(r / self.tokens * self.cost.seconds_computing(limits) for r, limits, _ in pairs)
+        return median(r / self.tokens * sum(self.cost.operations.values()) / vnni for r, _, vnni in pairs)
+
+    def ratio(self, peer: str) -> float | None:
+        if peer not in self.rates:
+            return None
+        return median(a / b for a, b in zip(self.rates["cutaway"], self.rates[peer], strict=True))
+
+
+def measure(row: Row, path: Path | None, peers: Sequence[Peer], options: argparse.Namespace) -> Measured:
+    """One row. path: None for synthetic weights, which no peer can read."""
+    streams = max(row.work.streams, 1)
+    settings = Settings(context=row.work.reach, streams=streams, threads=options.threads)
+    if path is None:
+        file = synthetic_model(row.model, "Q4_K")
+        subject, peers = Subject.load(row.model, file, settings, held=held_bytes(file)), ()
+    else:
+        subject = Subject.load(row.model, open_model(path), settings)
+    for peer in peers:
+        peer.ask(do="load", path=str(path), context=row.work.reach, streams=streams, threads=options.threads)
+    return _measure_row(row, subject, peers, options.rounds)
+
+
+def _measure_row(row: Row, subject: Subject, peers: Sequence[Peer], rounds: int) -> Measured:
+    work = row.work
+    steps = (
+        [subject.decoding(work.context + i, work.streams) for i in range(MOST_STEPS)]
+        if work.streams
+        else subject.prompt(work.tokens)
+    )
+    middle_step = steps[len(steps) // 2]
+    counted = [middle_step] if work.streams else steps
+    cost = total([total(step_costs(subject.decoder, subject.layout, step)) for step in counted])
+    made = Measured(
+        row, cost, work.streams or work.tokens, {name: [] for name in ["cutaway", *(p.name for p in peers)]}
+    )
+    meter = Meter(subject.ops, int(cost.bytes / len(counted)))
+    seconds = min(_seconds(subject, steps[:2]) for _ in range(2)) / 2
+    count = max(2, min(MOST_STEPS, int(ROUND_SECONDS / seconds))) if work.streams else len(steps)
+    for peer in peers:
+        peer.run(work, min(count, 2))
+    for _ in range(rounds):
+        made.limits.append(meter.once())
+        made.vnni.append(_vnni(meter))
+        _seconds(subject, steps[:1])
+        tokens = count * work.streams if work.streams else work.tokens
+        made.rates["cutaway"].append(tokens / _seconds(subject, steps[:count]))
+        for peer in peers:
+            time.sleep(PAUSE)
+            made.rates[peer.name].append(peer.run(work, count))
+            time.sleep(PAUSE)
+    return made
+
+
+def _seconds(subject: Subject, steps: Sequence[Any]) -> float:
+    begin = time.perf_counter()
+    for step in steps:
+        subject.run(step)
+    return time.perf_counter() - begin
+
+
+def _vnni(meter: Meter) -> float:
+    """512-bit int8 dot products, whatever set is in use (a matrix unit does more); else the set's own."""
+    try:
+        return float(_native.multiply_limit(meter.team, "avx512", "int8", 4000))
+    except ValueError:
+        return meter.rate("int8")
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+def line_of(m: Measured, peers: Sequence[str]) -> str:
+    """A line of the table, in Markdown."""
+    ratio = m.ratio("llama.cpp")
+    cells = [m.row.name, spread(m.rates["cutaway"]), *(spread(m.rates.get(name, [])) for name in peers)]
+    cells += [
+        f"{ratio:.2f}×" if ratio else "",
+        f"{m.share:.0%}",
+        m.row.at_least(),
+        m.row.aim(),
+        m.row.verdict(m.share, ratio),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def spread(rates: Sequence[float]) -> str:
+    return f"{median(rates):.1f} ({min(rates):.1f}–{max(rates):.1f})" if rates else ""
+
+
+def page(
+    measured: Sequence[Measured], others: Sequence[str], peers: Sequence[Peer], options: argparse.Namespace
+) -> str:
+    """What goes into docs/performance.md."""
+    names = [p.name for p in peers]
+    heads = [
+        "work",
+        "cutaway, tokens/s",
+        *(f"{name}" for name in names),
+        "ratio to llama.cpp",
+        "share of the limit",
+        "at least",
+        "aim",
+        "met",
+    ]
+    limits = middle([one for m in measured for one in m.limits])
+    vnni = median(v for m in measured for v in m.vnni)
+    isa = _native.instruction_set(os.environ.get("CUTAWAY_ISA", ""))
+    now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return "\n".join(
+        [
+            f"{processor()}, {options.threads} threads; instruction set {isa}; Python {platform.python_version()}; "
+            f"{now}; medians (min–max) of {options.rounds} rounds.",
+            f"Limits: {limits_line(limits)}; 512-bit int8 dot products {vnni / 1e9:.0f} GOP/s.",
+            *(f"{p.name}: {p.version}; {' '.join(p.features.split())}" for p in peers),
+            "",
+            "| " + " | ".join(heads) + " |",
+            "|" + "---|" * len(heads),
+            *(line_of(m, names) for m in measured),
+            *others,
+        ]
+    )
+
+
+def write_page(text: str) -> None:
+    """Between the marks of docs/performance.md, and of the Chinese one."""
+    for name in ("performance.md", "performance.zh-CN.md"):
+        path = HERE.parent / "docs" / name
+        old = path.read_text("utf-8")
+        new = re.sub(
+            r"(<!-- table -->\n).*(<!-- end of table -->)", lambda m: f"{m[1]}{text}\n{m[2]}", old, flags=re.DOTALL
+        )
+        path.write_text(new, "utf-8")
+
+
+# --- models and peers -------------------------------------------------------------------------------------------------
+def start_peers(options: argparse.Namespace) -> list[Peer]:
+    """Refuses a build of llama.cpp that leaves this processor's AVX-512 idle: it would compare with nothing."""
+    llama = Peer("llama.cpp", options.peer_python, "run_llama.py")
+    print(f"{llama.version}: {llama.features}", file=sys.stderr)
+    flags = Path("/proc/cpuinfo").read_text("utf-8") if Path("/proc/cpuinfo").exists() else ""
+    if " avx512f" in flags and "AVX512 = 1" not in llama.features:
+        raise SystemExit("this build of llama.cpp lacks AVX-512, which the processor has: build it here, from source")
+    return [llama, *([Peer("transformers", sys.executable, "run_transformers.py")] if options.transformers else [])]
+
+
+def model_path(key: str, llama: Peer | None, options: argparse.Namespace) -> Path:
+    """A real model's file, or one made from it by llama.cpp's quantizer."""
+    if key not in MADE:
+        given = getattr(options, key)
+        return Path(given) if given else resolve(SOURCES[key], pull=True).path
+    source, type = MADE[key]
+    options.made.mkdir(parents=True, exist_ok=True)
+    target: Path = options.made / f"{key}.gguf"
+    if not target.exists():
+        if llama is None:
+            raise SystemExit(f"{key} is made by llama.cpp's quantizer: do not leave the peer out")
+        llama.ask(
+            do="quantize",
+            source=str(model_path(source, llama, options)),
+            target=str(target),
+            type=type,
+            threads=options.threads,
+        )
+    return target
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-python", default=sys.executable, help="an interpreter that has llama-cpp-python")
+    parser.add_argument("--no-peer", action="store_true", help="only ours and the limits")
+    parser.add_argument("--transformers", action="store_true", help="transformers in bf16, too (this interpreter)")
+    for key in SOURCES:
+        parser.add_argument(f"--{key}", help="a file; else it is fetched by name")
+    parser.add_argument(
+        "--made", type=Path, default=Path.home() / ".cache" / "cutaway" / "bench", help="where made files are kept"
+    )
+    parser.add_argument("--rows", default="", help="only rows whose name has this in it")
+    parser.add_argument("--synthetic", action="store_true", help="the rows of large models with random weights, too")
+    parser.add_argument(
+        "--whole", action="store_true", help="cold start, resident memory, sampling and the engine's own time, too"
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parsed()
+    peers = [] if options.no_peer else start_peers(options)
+    llama = peers[0] if peers else None
+    measured: list[Measured] = []
+    wanted = [r for r in ROWS if options.rows.lower() in r.name.lower() and (options.synthetic or not r.synthetic)]
+    for row in wanted:
+        measured.append(measure(row, None if row.synthetic else model_path(row.model, llama, options), peers, options))
+        print(line_of(measured[-1], [p.name for p in peers]), file=sys.stderr, flush=True)
+    others = []
+    if options.whole:
+        files = {key: model_path(key, llama, options) for key in ("smollm2", "qwen")}
+        others = whole_run_rows(
+            files, None if options.no_peer else options.peer_python, options.threads, options.rounds, len(peers)
+        )
+    for peer in peers:
+        peer.close()
+    text = page(measured, others, peers, options)
+    print(text)
+    if options.write:
+        write_page(text)
+
+
+if __name__ == "__main__":
+    main()
