@@ -44,12 +44,12 @@ TOOL = {
 
 @pytest.fixture(scope="module")
 def engine(smollm2_path: Path) -> Iterator[Engine]:
-    with Engine.load(smollm2_path, context=256, contexts=1, max_requests=6) as loaded:
+    with Engine.load(smollm2_path, context=160, contexts=1, max_requests=6) as loaded:
         yield loaded
 
 
 def test_each_choice_keeps_the_schema(engine: Engine) -> None:
-    result = engine.generate(CHAT, SamplingParams(json_schema=SCHEMA, n=3, seed=1, max_tokens=80, temperature=1.5))[0]
+    result = engine.generate(CHAT, SamplingParams(json_schema=SCHEMA, n=2, seed=1, max_tokens=80, temperature=1.5))[0]
     for answer in result.answers:
         assert answer.stop.kind == "end_token"
         person = json.loads(answer.text)
@@ -61,18 +61,18 @@ def test_each_choice_keeps_the_schema(engine: Engine) -> None:
 
 def test_company_and_preemption_change_nothing(engine: Engine) -> None:
     params = [
-        SamplingParams(regex=r"([a-z]+ ){35}end", seed=seed, max_tokens=120, temperature=1.3) for seed in range(5)
+        SamplingParams(regex=r"([a-z]+ ){20}end", seed=seed, max_tokens=80, temperature=1.3) for seed in range(5)
     ]
     alone = [engine.generate(CHAT, each)[0] for each in params]
     together = engine.generate([CHAT] * 5, params)
     assert [result.token_ids for result in together] == [result.token_ids for result in alone]
     assert sum(result.timings.preemptions for result in together) > 0
-    assert all(result.text.count(" ") <= 35 for result in together)
+    assert all(result.text.count(" ") <= 20 for result in together)
 
 
 def test_streamed_tool_calls_equal_the_whole(engine: Engine) -> None:
     made = tool_constraint("smollm", [TOOL], engine.tokenizer, choice="required")
-    params = SamplingParams(grammar=made.grammar, visible_tokens=made.visible_tokens, seed=3, max_tokens=120)
+    params = SamplingParams(grammar=made.grammar, visible_tokens=made.visible_tokens, seed=3, max_tokens=100)
     parser, events, text = ToolParser("smollm", names=["weather"], new_id=lambda: "id"), [], ""
     for delta in engine.stream(CHAT, params):
         events += parser.push(delta.text)
@@ -88,7 +88,7 @@ def test_streamed_tool_calls_equal_the_whole(engine: Engine) -> None:
 def test_a_reasoning_budget_and_then_a_choice(engine: Engine) -> None:
     think = ReasoningFormat()
     params = SamplingParams(
-        choice=["red", "green"], reasoning=think, reasoning_open=True, reasoning_budget=12, seed=2, max_tokens=60
+        choice=["red", "green"], reasoning=think, reasoning_open=True, reasoning_budget=6, seed=2, max_tokens=40
     )
     result = engine.generate(CHAT, params)[0]
     piece = split_reasoning(result.text, think, open=True)
@@ -100,3 +100,9 @@ def test_what_cannot_be_enforced_is_refused_and_the_engine_goes_on(engine: Engin
     with pytest.raises(ParameterError, match="uniqueItems"):
         engine.generate(CHAT, SamplingParams(json_schema={"type": "array", "uniqueItems": True}))
     assert engine.generate(CHAT, SamplingParams(choice=["yes", "no"]))[0].text in ("yes", "no")
+
+
+def test_keywords_that_do_not_constrain_are_told(engine: Engine) -> None:
+    result = engine.generate(CHAT, SamplingParams(json_schema={"enum": [1, 2], "colour": "red"}))[0]
+    assert result.text in ("1", "2")
+    assert "'colour'" in result.warnings[0]

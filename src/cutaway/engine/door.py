@@ -34,7 +34,7 @@ class Door:
         Raises ParameterError and ContextExceededError.
         """
         tokens = self._checked(prompt, params)
-        warnings = self._clamped(len(tokens), params)
+        warnings = [*self._clamped(len(tokens), params), *self.prepare(params)]
         seed = params.seed if seed is None else seed
         seed = draw_seed() if seed is None else seed
         for choice in range(params.n):
@@ -50,10 +50,11 @@ class Door:
             request.warnings.extend(warnings)
             yield request
 
-    def prepare(self, params: SamplingParams) -> None:
-        """Do beforehand what may take long: compile the constraint. Raises ParameterError."""
-        if params.constraint is not None:
-            compile_constraint(*params.constraint, self.tokenizer)
+    def prepare(self, params: SamplingParams) -> tuple[str, ...]:
+        """Do beforehand what may take long: compile the constraint. Returns what of it is not enforced. Raises
+        ParameterError."""
+        constraint = params.constraint
+        return () if constraint is None else compile_constraint(*constraint, self.tokenizer).warnings
 
     def _checked(self, prompt: Sequence[int], params: SamplingParams) -> list[int]:
         tokens = [int(token) for token in prompt]

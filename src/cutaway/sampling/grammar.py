@@ -165,8 +165,11 @@ class _Vocabulary:
             error = matcher.get_error()
             where = self._culprit(text, error) if kind == "json_schema" else ""
             raise ParameterError(f"{name}{where} cannot be enforced: {_short(error)}")
-        mask = matcher.deep_copy().compute_bitmask()
-        if not any(mask):
+        first = matcher.deep_copy()
+        possible = any(first.compute_bitmask())
+        if first.is_error():
+            raise ParameterError(f"{name} cannot be enforced: {_short(first.get_error())}")
+        if not possible:
             raise ParameterError(f"{name}: nothing that this vocabulary can write satisfies it")
         told = (*warnings, *(f"{name}: {_short(warning)}" for warning in matcher.get_grammar_warnings()))
         return Constraint(self, matcher, told, time.perf_counter() - begin)
