@@ -130,6 +130,32 @@ def test_only_one_call_and_only_known_tools() -> None:
     assert known.warnings == ("what looks like a tool call cannot be read as one: there is no tool 'add'",)
 
 
+LENIENT = [
+    ('```json\n{\n "name": "f",\n "arguments": {"a": 1}\n}\n```', "", [("f", '{"a": 1}')], 1),
+    ('{"name": "f", "arguments": {}}', "", [("f", "{}")], 1),
+    ('Here: ```json\n{"name": "Ada"}\n```', 'Here: ```json\n{"name": "Ada"}\n```', [], 0),
+    ('{"name": "f", "age"', '{"name": "f", "age"', [], 0),
+    ('<tool_call>{"name": "f"}</tool_call>', "", [("f", "{}")], 0),
+]
+
+
+@pytest.mark.parametrize(("text", "content", "calls", "warned"), LENIENT)
+def test_lenient_takes_calls_without_markers(
+    text: str, content: str, calls: list[tuple[str, str]], warned: int
+) -> None:
+    for format in ("hermes", "smollm", "mistral"):
+        if "tool_call" in text and format == "mistral":
+            continue
+        whole = parse_tools(text, format, names=["f"], lenient=True, new_id=ids())
+        assert told(whole) == (content, calls)
+        assert len(whole.warnings) == warned
+        for cut in range(len(text)):
+            parser = ToolParser(format, names=["f"], lenient=True, new_id=ids())
+            events = [*parser.push(text[:cut]), *parser.push(text[cut:]), *parser.finish()]
+            assert gathered(events) == whole
+    assert not parse_tools(text, "phi", names=["f"]).calls
+
+
 def test_ids_are_distinct_and_as_the_template_wants_them() -> None:
     calls = parse_tools(TWO, "hermes").calls
     assert len({call.id for call in calls}) == 2

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -39,7 +39,13 @@ class ToolFormat:
     short_ids: bool = False
     plain: tuple[str, ...] = ()
 
+    def without_markers(self) -> ToolFormat:
+        """The same, where a call may also begin the answer, or stand in a fence for JSON."""
+        opens, closes, plain = (*self.opens, FENCE), (*self.closes, FENCE[:3]), (*self.plain, FENCE)
+        return replace(self, bare=True, opens=opens, closes=closes, plain=plain)
 
+
+FENCE = "```json"
 FORMATS: Mapping[str, ToolFormat] = MappingProxyType(
     {
         format.name: format
@@ -51,8 +57,8 @@ FORMATS: Mapping[str, ToolFormat] = MappingProxyType(
             ToolFormat("mistral_args", ("[TOOL_CALLS]",), arguments="", short_ids=True),
             ToolFormat("phi", ("<|tool_call|>", "functools["), ("<|/tool_call|>",), listed=True,
                        plain=("functools",)),
-            ToolFormat("gemma", ("```tool_code", "```json"), ("```",), bare=True, python=True, arguments="parameters",
-                       plain=("```json",)),
+            ToolFormat("gemma", ("```tool_code", FENCE), ("```",), bare=True, python=True, arguments="parameters",
+                       plain=(FENCE,)),
         )
     }
 )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 
 from cutaway.text.tool_calls import LONGEST_HEAD, Calls, JsonCalls, NamedCall, NotACallError, Reader
 from cutaway.text.tool_events import Arguments, Content, ParseWarning, ToolEvent, ToolMessage, gathered
-from cutaway.text.tool_formats import ToolFormat, tool_format
+from cutaway.text.tool_formats import FENCE, ToolFormat, tool_format
 from cutaway.text.tool_python import PythonCalls
 
 _SOURCE = random.SystemRandom()
@@ -32,15 +32,20 @@ class ToolParser:
     another one stays content, with a warning; None: any. parallel: more than one call is taken; else further ones stay
     content, with a warning. eager: arguments are told as they come, for text that a grammar constrains, which can only
     fail by being cut off (then the call has what there was, with a warning); else a call is told when it is whole, so
-    that one that cannot be read stays content, as it is, with a warning. new_id: makes the ids of calls.
+    that one that cannot be read stays content, as it is, with a warning. lenient: a call of one of `names` in JSON, at
+    the beginning of the answer or in a ```json fence, counts though the format's marker is missing, with a warning
+    (small models write so, Qwen2.5-Coder 0.5B for one; no grammar has constrained it). new_id: makes the ids of calls.
     """
 
     def __init__(
         self, format: str, *, names: Collection[str] | None = None, parallel: bool = True, eager: bool = True,
-        new_id: Callable[[], str] | None = None,
+        lenient: bool = False, new_id: Callable[[], str] | None = None,
     ) -> None:
         """Raises ParameterError for an unknown format."""
         self._format: ToolFormat = tool_format(format)
+        self._unmarked: tuple[str, ...] = ()
+        if lenient and names and not self._format.bare:
+            self._format, self._unmarked = self._format.without_markers(), ("", FENCE)
         self._eager = eager
         self._events: list[ToolEvent] = []
         self._calls = Calls(self._emit, names, parallel, new_id or (lambda: new_call_id(format)))
@@ -114,7 +119,8 @@ class ToolParser:
 
     def _open(self, marker: str, blanks: str) -> bool:
         self._marker, self._raw = marker, blanks + marker
-        self._reader = _Opening(self._calls, self._format, marker, eager=self._eager)
+        eager = self._eager and marker not in self._unmarked
+        self._reader = _Opening(self._calls, self._format, marker, eager=eager)
         return True
 
     def _read(self) -> bool:
@@ -129,6 +135,8 @@ class ToolParser:
                 self._buffer = self._buffer[place:]
                 self._fail(str(error), character if self._calls.open else self._raw)
                 return True
+            if self._calls.count > told and self._marker in self._unmarked:
+                self._emit(ParseWarning(f"call {told} was written without the format's marker, and not constrained"))
             if self._calls.count > told or self._calls.open:
                 self._raw, self._blanks = "", ""
             if done:
@@ -240,8 +248,8 @@ def _hold(text: str, markers: Collection[str]) -> int:
 
 def parse_tools(
     text: str, format: str, *, names: Collection[str] | None = None, parallel: bool = True, eager: bool = True,
-    new_id: Callable[[], str] | None = None,
+    lenient: bool = False, new_id: Callable[[], str] | None = None,
 ) -> ToolMessage:  # fmt: skip
     """The whole of a whole answer: what a `ToolParser` says, joined."""
-    parser = ToolParser(format, names=names, parallel=parallel, eager=eager, new_id=new_id)
+    parser = ToolParser(format, names=names, parallel=parallel, eager=eager, lenient=lenient, new_id=new_id)
     return gathered([*parser.push(text), *parser.finish()])
