@@ -29,11 +29,12 @@ struct AttendRows {
     float slope[kRowTile];
 };
 
-using Tile = void (*)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int groups, const void* activations, float* out);
+// Adds the groups from .. to - 1 of one panel, times one tile of tokens, to out [height][16].
+using Tile = void (*)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out);
 using TileFloat = void (*)(const uint8_t* panel, int inputs, const float* x, int stride, float* out);
 
-// One panel, its codes unpacked to lines of bytes by `unpack_panel`, times a tile of 16 tokens. out: [16][16].
-using Wide = void (*)(const uint8_t* lines, const uint8_t* scales, int groups, const void* activations, float* out);
+// The same for a tile of 16 tokens and a panel whose codes `unpack_panel` has made lines of bytes.
+using Wide = void (*)(const uint8_t* lines, const uint8_t* scales, int from, int to, const void* activations, float* out);
 
 struct Kernels {
     const char* name;

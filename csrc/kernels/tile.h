@@ -2,7 +2,8 @@
 //
 // For every token: acc = 0; for each group, ascending: acc = fma(float(dot), scale * a_scale, acc), then
 // acc = fma(minimum, a_sum, acc) where there are minima. `dot` is an exact int32. That order is the definition; an output
-// depends on nothing else, so neither the tile's height nor the batch can change a bit.
+// depends on nothing else, so neither the tile's height nor the batch can change a bit. A call does some groups of it and
+// keeps acc in `out`, so that a stretch of activations can serve several panels while it is in the first cache.
 #pragma once
 #include "functions.h"
 #include "layout.h"
@@ -98,14 +99,15 @@ template <int C, int S> INLINE I start(const int32_t* minus) {
     else return ishl<log2_of(offset)>(iset(*minus));
 }
 
-// out: float [M][16].
+// out: float [M][16], added to.
 template <int C, int S, int M>
-static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int groups, const void* activations, float* out) {
+static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out) {
     using Scale = GroupScales<S>;
-    const ActGroup<M>* a = (const ActGroup<M>*)activations;
+    const ActGroup<M>* a = (const ActGroup<M>*)activations + from;
+    panel += (size_t)from * kPlaneBytes[C];
     F acc[M];
-    for (int m = 0; m < M; m++) acc[m] = zero();
-    for (int g = 0; g < groups; g++, a++, panel += kPlaneBytes[C]) {
+    for (int m = 0; m < M; m++) acc[m] = load(out + 16 * m);
+    for (int g = from; g < to; g++, a++, panel += kPlaneBytes[C]) {
         if constexpr (M <= 2)  // one or two tokens stream the weights from memory
             for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kPrefetch + line, 0, 3);
         else  // many tokens: the activations come from the second cache, again for every panel

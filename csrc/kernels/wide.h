@@ -33,39 +33,59 @@ struct alignas(64) TileConfig {
     uint8_t rows[16] = {};
 };
 
-// Tile 0: C. 1: A. 2: B.
+// Tiles 0, 3: C, in turn. 1: A. 2: B.
 static void enter() {
     TileConfig c;
     const auto shape = [&](int tile, int rows, int bytes) { c.rows[tile] = (uint8_t)rows, c.column_bytes[tile] = (uint16_t)bytes; };
-    shape(0, 16, 64), shape(1, 16, 32), shape(2, 8, 64);
+    shape(0, 16, 64), shape(1, 16, 32), shape(2, 8, 64), shape(3, 16, 64);
     asm volatile("" ::"r"(&c) : "memory");  // gcc 12's intrinsic reads no more than eight bytes, it says
     _tile_loadconfig(&c);
 }
 
 template <int C, int S>
-static void wide(const uint8_t* lines, const uint8_t* scales, int groups, const void* activations, float* out) {
+INLINE void scale_dots(const uint8_t* scales, int g, const ActGroup<16>* a, const int32_t (*dots)[16], F* acc) {
     using Scale = GroupScales<S>;
     constexpr int offset = offset_of(C, S);
-    const ActGroup<16>* a = (const ActGroup<16>*)activations;
-    F acc[16];
-    for (int m = 0; m < 16; m++) acc[m] = zero();
-    alignas(64) int32_t dots[16][16];
-    for (int g = 0; g < groups; g++, a++, lines += 512) {
-        for (int line = 0; line < (int)sizeof(*a); line += 64) __builtin_prefetch((const char*)(a + 2) + line, 0, 3);
-        for (int line = 0; line < 512; line += 64) __builtin_prefetch(lines + 1024 + line, 0, 3);
-        _tile_zero(0);
-        _tile_loadd(1, a->codes, 32);
-        _tile_loadd(2, lines, 64);
-        _tile_dpbsud(0, 1, 2);
-        _tile_stored(0, dots, 64);
-        const Scale w = Scale::at(scales, g);
+    const Scale w = Scale::at(scales, g);
 #pragma GCC unroll 16
-        for (int m = 0; m < 16; m++) {
-            I d = iload(dots[m]);
-            if constexpr (offset) d = iadd(d, ishl<log2_of(offset)>(iset(a->minus[m])));
-            acc[m] = fma(to_float(d), mul(w.scale[0], set(a->scale[m])), acc[m]);
-            if constexpr (Scale::kMin) acc[m] = fma(w.minimum[0], set(a->sum[m]), acc[m]);
+    for (int m = 0; m < 16; m++) {
+        I d = iload(dots[m]);
+        if constexpr (offset) d = iadd(d, ishl<log2_of(offset)>(iset(a->minus[m])));
+        acc[m] = fma(to_float(d), mul(w.scale[0], set(a->scale[m])), acc[m]);
+        if constexpr (Scale::kMin) acc[m] = fma(w.minimum[0], set(a->sum[m]), acc[m]);
+    }
+}
+
+// A product takes tens of cycles to come out of the unit: the next group's runs while this one's is scaled.
+#define MULTIPLY(c, a, lines)    \
+    _tile_zero(c);               \
+    _tile_loadd(1, (a)->codes, 32); \
+    _tile_loadd(2, lines, 64);   \
+    _tile_dpbsud(c, 1, 2)
+
+template <int C, int S>
+static void wide(const uint8_t* lines, const uint8_t* scales, int from, int to, const void* activations, float* out) {
+    const ActGroup<16>* a = (const ActGroup<16>*)activations + from;
+    lines += (size_t)from * 512;
+    F acc[16];
+    for (int m = 0; m < 16; m++) acc[m] = load(out + 16 * m);
+    alignas(64) int32_t dots[16][16];
+    MULTIPLY(0, a, lines);
+    _tile_stored(0, dots, 64);
+    for (int g = from; g < to; g += 2, a += 2, lines += 1024) {
+        for (int line = 0; line < 2 * (int)sizeof(*a); line += 64) __builtin_prefetch((const char*)(a + 2) + line, 0, 3);
+        for (int line = 0; line < 1024; line += 64) __builtin_prefetch(lines + 1024 + line, 0, 3);
+        if (g + 1 < to) {
+            MULTIPLY(3, a + 1, lines + 512);
         }
+        scale_dots<C, S>(scales, g, a, dots, acc);
+        if (g + 1 == to) break;
+        _tile_stored(3, dots, 64);
+        if (g + 2 < to) {
+            MULTIPLY(0, a + 2, lines + 1024);
+        }
+        scale_dots<C, S>(scales, g + 1, a + 1, dots, acc);
+        if (g + 2 < to) _tile_stored(0, dots, 64);
     }
     for (int m = 0; m < 16; m++) store(out + 16 * m, acc[m]);
 }

@@ -32,6 +32,9 @@ struct Routing {
     std::vector<int> token_of, group_of;  // per slot
 };
 
+// Panels of an expert that are one item: about 64 KB, so that few experts still make work for many threads.
+int expert_panels(const Weight& w) { return (int)std::clamp<size_t>(65536 / w.panel_bytes, 1, kBlock); }
+
 struct Mix final : Op {
     int x, scores, activation, max_tokens;
     NormPtr norm;
@@ -42,12 +45,9 @@ struct Mix final : Op {
 
     void route(Program& p, Worker& worker, int tokens, const Activations& a) const {
         const Buffer& to = p.at(scores);
-        worker.parallel((int64_t)e.router->panels(), 1, [&](int64_t panel) {
-            const int rows = panel_rows(*e.router, panel);
-            product(*p.kernels, worker, *e.router, panel, a, [&](int t, float* y) {
-                add_bias(*e.router, panel, y);
-                std::memcpy(to.row(t) + panel * kPanelRows, y, sizeof(float) * rows);
-            });
+        worker.parallel((int64_t)e.router->panels(), 1, [&](int64_t block) {
+            product(*p.kernels, {*p.kernels, worker, *e.router, block, 1, a.count}, a, {0, a.count},
+                    [&](int t, size_t panel, const float* y, int rows) { put_row(to.row(t) + panel * kPanelRows, y, rows); });
         });
         if (worker.index == 0) {
             choose(p, tokens);
@@ -123,31 +123,28 @@ struct Mix final : Op {
             std::memcpy(in->row(slot), a.floats + routing.token_of[slot] * a.stride, sizeof(float) * in->width);
             place(p, *in, (int)slot);
         });
-        const int64_t up_panels = (int64_t)e.up[0]->panels(), down_panels = (int64_t)e.down[0]->panels(), groups = (int64_t)routing.groups.size();
-        worker.parallel(groups * up_panels, 1, [&](int64_t i) {
-            const Routing::Group& g = routing.groups[i / up_panels];
-            const size_t panel = i % up_panels;
-            gated(*p.kernels, worker, e.gate[g.expert].get(), *e.up[g.expert], panel, of_group(*in, g), activation, [&](int t) { return inner->row(g.first + t) + panel * kPanelRows; });
+        // An expert's work is a few blocks: all experts' blocks are one list.
+        const int up_panels = expert_panels(*e.up[0]), down_panels = expert_panels(*e.down[0]);
+        const int64_t up_blocks = blocks_of(*e.up[0], up_panels), down_blocks = blocks_of(*e.down[0], down_panels), groups = (int64_t)routing.groups.size();
+        worker.parallel(groups * up_blocks, 1, [&](int64_t i) {
+            const Routing::Group& g = routing.groups[i / up_blocks];
+            gated(*p.kernels, worker, e.gate[g.expert].get(), *e.up[g.expert], i % up_blocks, up_panels, of_group(*in, g), {0, g.count}, activation, [&](int t) { return inner->row(g.first + t); });
         });
         worker.parallel(slots, 1, [&](int64_t slot) { place(p, *inner, (int)slot); });
         float* y = down_rows.floats();
-        worker.parallel(groups * down_panels, 1, [&](int64_t i) {
-            const Routing::Group& g = routing.groups[i / down_panels];
-            const Weight& w = *e.down[g.expert];
-            const size_t panel = i % down_panels;
-            product(*p.kernels, worker, w, panel, of_group(*inner, g), [&](int at, float* v) {
-                std::memcpy(y + (size_t)(g.first + at) * out.width + panel * kPanelRows, v, sizeof(float) * panel_rows(w, panel));
-            });
+        worker.parallel(groups * down_blocks, 1, [&](int64_t i) {
+            const Routing::Group& g = routing.groups[i / down_blocks];
+            product(*p.kernels, {*p.kernels, worker, *e.down[g.expert], i % down_blocks, down_panels, g.count}, of_group(*inner, g), {0, g.count},
+                    [&](int t, size_t panel, const float* v, int rows) { put_row(y + (size_t)(g.first + t) * out.width + panel * kPanelRows, v, rows); });
         });
         if (e.shared_up) run_shared(p, worker, a);
         worker.parallel(step.tokens, 1, [&](int64_t t) {
             float* to = out.row(t);
             float gate = 1.0f;
             if (e.shared_router) {
-                alignas(64) float g[kTallest * kPanelRows];
                 Activations one = a;
                 one.count = 1, one.floats = a.floats + t * a.stride;
-                Panel(*p.kernels, worker, *e.shared_router, 0, 1).multiply(*p.kernels, one, 0, 1, g), gate = g[0];
+                product(*p.kernels, {*p.kernels, worker, *e.shared_router, 0, 1, 1}, one, {0, 1}, [&](int, size_t, const float* v, int) { gate = v[0]; });
                 p.kernels->sigmoid(&gate, 1);
             }
             for (size_t i = 0; i < out.width; i++) {
@@ -163,8 +160,9 @@ struct Mix final : Op {
     }
 
     void run_shared(Program& p, Worker& worker, const Activations& a) const {
-        worker.parallel((int64_t)e.shared_up->panels(), 1, [&](int64_t panel) {
-            gated(*p.kernels, worker, e.shared_gate.get(), *e.shared_up, panel, a, activation, [&](int t) { return shared_inner->row(t) + panel * kPanelRows; });
+        const int up_panels = block_panels(*e.shared_up, p.team->threads()), down_panels = block_panels(*e.shared_down, p.team->threads());
+        worker.parallel(blocks_of(*e.shared_up, up_panels), 1, [&](int64_t block) {
+            gated(*p.kernels, worker, e.shared_gate.get(), *e.shared_up, block, up_panels, a, {0, a.count}, activation, [&](int t) { return shared_inner->row(t); });
         });
         const Gathered& from = *shared_inner;
         worker.parallel(a.count, 1, [&](int64_t t) {
@@ -173,10 +171,9 @@ struct Mix final : Op {
         });
         const Activations b = of_group(from, {0, 0, a.count, 0});
         const size_t width = e.shared_down->rows;
-        worker.parallel((int64_t)e.shared_down->panels(), 1, [&](int64_t panel) {
-            product(*p.kernels, worker, *e.shared_down, panel, b, [&](int t, float* v) {
-                std::memcpy(shared_rows.floats() + t * width + panel * kPanelRows, v, sizeof(float) * panel_rows(*e.shared_down, panel));
-            });
+        worker.parallel(blocks_of(*e.shared_down, down_panels), 1, [&](int64_t block) {
+            product(*p.kernels, {*p.kernels, worker, *e.shared_down, block, down_panels, a.count}, b, {0, a.count},
+                    [&](int t, size_t panel, const float* v, int rows) { put_row(shared_rows.floats() + t * width + panel * kPanelRows, v, rows); });
         });
     }
 };

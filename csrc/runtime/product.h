@@ -69,7 +69,8 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
     if (alone) {
         for (int t = 0; t < s.count; t++) one(t);
     } else {
-        worker.parallel(s.count, 1, one);
+        // Whole tiles: neighbours in a tile share cache lines, which two threads would pull back and forth.
+        worker.parallel(s.count, s.count > 2 * p.kernels->widest ? p.kernels->widest : 4, one);
     }
     return a;
 }
@@ -81,52 +82,88 @@ inline void reserve(Program& p, int count, size_t width) {
     p.floats((size_t)count * ((width + 15) / 16 * 16));
 }
 
-// One panel of a weight, ready to be multiplied: unpacked once where the tiles are wide.
-struct Panel {
+inline int panel_rows(const Weight& w, size_t panel) { return (int)std::min<size_t>(kPanelRows, w.rows - panel * kPanelRows); }
+
+constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one after the other
+constexpr int kStretch = 32;   // groups of it that stay in the first cache meanwhile
+using BlockOut = float[kBlock][kTallest * kPanelRows];
+
+// How many panels of a weight are one thread's item.
+inline int block_panels(const Weight& w, int threads) {
+    const int64_t by_size = 262144 / (int64_t)w.panel_bytes, by_share = (int64_t)w.panels() / (threads * 4);
+    return (int)std::clamp<int64_t>(std::min(by_size, by_share), 1, kBlock);
+}
+inline int64_t blocks_of(const Weight& w, int panels) { return ((int64_t)w.panels() + panels - 1) / panels; }
+
+// Some panels of a weight, ready to be multiplied: unpacked once where tiles are wide.
+class Block {
+  public:
     const Weight& weight;
-    const uint8_t* data;
-    Wide wide = nullptr;
-    uint8_t* lines = nullptr;
+    const size_t first, size;  // panels
 
-    // `which`: the panels that are in use at once have buffers of their own.
-    Panel(const Kernels& k, Worker& worker, const Weight& w, size_t panel, int count, int which = 0) : weight(w), data(w.panel(panel)) {
-        if (k.wide && count >= k.widest && !w.layout.is_float()) wide = k.wide(w.layout.codes, w.layout.scales);
-        if (!wide) return;
-        const size_t groups = w.layout.groups(w.inputs);
-        lines = worker.lines(which, groups * 512);
-        k.unpack_panel(w.layout.codes, data, w.table, (int)groups, lines);
+    // `which`: blocks that are in use at once have buffers of their own.
+    Block(const Kernels& k, Worker& worker, const Weight& w, int64_t block, int panels, int count, int which = 0)
+        : weight(w), first((size_t)block * panels), size(std::min<size_t>(panels, w.panels() - first)) {
+        if (k.wide && count >= k.widest && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
+        if (!wide_) return;
+        stride_ = w.layout.groups(w.inputs) * 512;
+        lines_ = worker.lines(which, size * stride_);
+        for (size_t i = 0; i < size; i++) k.unpack_panel(w.layout.codes, w.panel(first + i), w.table, (int)(stride_ / 512), lines_ + i * stride_);
     }
 
-    // Times the tokens first .. first + height - 1. out: [height][16].
-    void multiply(const Kernels& k, const Activations& a, int first, int height, float* out) const {
+    // Times the tokens token .. token + height - 1, and the bias: out[i] is [height][16] of panel first + i.
+    void multiply(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
         const Layout& l = weight.layout;
+        const int real = std::min(height, a.count - token), groups = (int)a.groups, stretch = height >= 8 ? kStretch : groups;
         if (l.is_float()) {
-            const int real = std::min(height, a.count - first);  // no rows to spare here
-            for (int m = 0, step; m < real; m += step) {
-                step = real - m >= 8 ? 8 : 1;
-                k.tile_float(l.codes, step)(data, (int)weight.inputs, a.floats + (size_t)(first + m) * a.stride, (int)a.stride, out + kPanelRows * m);
-            }
-        } else if (wide && height == k.widest) {
-            wide(lines, data + l.planes(weight.inputs), (int)a.groups, a.tile(first), out);
+            for (size_t i = 0; i < size; i++)
+                for (int m = 0, step; m < real; m += step) {
+                    step = real - m >= 8 ? 8 : 1;
+                    k.tile_float(l.codes, step)(weight.panel(first + i), (int)weight.inputs, a.floats + (size_t)(token + m) * a.stride, (int)a.stride, out[i] + kPanelRows * m);
+                }
         } else {
-            k.tile(l.codes, l.scales, height)(data, data + l.planes(weight.inputs), weight.table, (int)a.groups, a.tile(first), out);
+            const bool wide = wide_ && height == k.widest;
+            const Tile tile = wide ? nullptr : k.tile(l.codes, l.scales, height);
+            for (size_t i = 0; i < size; i++) std::memset(out[i], 0, sizeof(float) * kPanelRows * (size_t)height);
+            for (int from = 0; from < groups; from += stretch)
+                for (size_t i = 0; i < size; i++) {
+                    const uint8_t *panel = weight.panel(first + i), *scales = panel + l.planes(weight.inputs);
+                    const int to = std::min(groups, from + stretch);
+                    if (wide) wide_(lines_ + i * stride_, scales, from, to, a.tile(token), out[i]);
+                    else tile(panel, scales, weight.table, from, to, a.tile(token), out[i]);
+                }
         }
+        if (weight.bias.empty()) return;
+        for (size_t i = 0; i < size; i++)
+            for (int m = 0; m < real; m++)
+                for (int j = 0; j < kPanelRows; j++) out[i][kPanelRows * m + j] += weight.bias[(first + i) * kPanelRows + j];
     }
+
+  private:
+    Wide wide_ = nullptr;
+    uint8_t* lines_ = nullptr;
+    size_t stride_ = 0;
 };
 
-inline int64_t panels_at_once(const Weight& w, int threads) {
-    const int64_t by_size = std::max<int64_t>(1, (int64_t)(65536 / w.panel_bytes)), by_share = std::max<int64_t>(1, (int64_t)w.panels() / (threads * 4));
-    return std::min(by_size, by_share);
+// Many tokens are two or more items, so that threads end together. Whole tiles of the widest.
+struct Tokens {
+    int begin, end;
+};
+constexpr int kTokens = 128;
+inline int64_t token_items(int count) { return std::max(1, count / kTokens); }
+inline Tokens tokens_of(int64_t item, int count) {
+    const int n = (int)token_items(count), i = (int)(item % n);
+    return {i * kTokens, i == n - 1 ? count : (i + 1) * kTokens};
 }
 
-// For every token: sink(token, out[16]).
-template <class Sink> void product(const Kernels& k, Worker& worker, const Weight& w, size_t panel, const Activations& a, Sink&& sink) {
-    alignas(64) float out[kTallest * kPanelRows];
-    const Panel ready(k, worker, w, panel, a.count);
-    for (int first = 0, height; first < a.count; first += height) {
-        height = next_height(a.count - first, k.widest);
-        ready.multiply(k, a, first, height, out);
-        for (int m = 0; m < height && first + m < a.count; m++) sink(first + m, out + kPanelRows * m);
+// For every token and panel of a block: sink(token, panel, 16 outputs, how many of them are rows).
+template <class Sink> void product(const Kernels& k, const Block& block, const Activations& a, Tokens tokens, Sink&& sink) {
+    alignas(64) BlockOut out;
+    for (int token = tokens.begin, height; token < tokens.end; token += height) {
+        height = next_height(a.count - token, k.widest);
+        block.multiply(k, a, token, height, out);
+        for (int m = 0; m < height && token + m < a.count; m++)
+            for (size_t i = 0; i < block.size; i++) sink(token + m, block.first + i, out[i] + kPanelRows * m, panel_rows(block.weight, block.first + i));
     }
 }
 
@@ -136,28 +173,19 @@ inline void put_row(float* to, const float* from, int n) {
     else std::memcpy(to, from, sizeof(float) * (size_t)n);
 }
 
-inline int panel_rows(const Weight& w, size_t panel) { return (int)std::min<size_t>(kPanelRows, w.rows - panel * kPanelRows); }
-
-inline void add_bias(const Weight& w, size_t panel, float* x, int tokens = 1) {
-    if (w.bias.empty()) return;
-    for (int m = 0; m < tokens; m++)
-        for (int i = 0; i < kPanelRows; i++) x[kPanelRows * m + i] += w.bias[panel * kPanelRows + i];
-}
-
-// activation(gate @ x) * (up @ x), or activation(up @ x): to(token) is where a token's 16 outputs go.
+// activation(gate @ x) * (up @ x), or activation(up @ x), for one block of rows: to(token) is where the token's row goes.
 template <class To>
-void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& up, size_t panel, const Activations& a, int activation, To&& to) {
-    alignas(64) float g[kTallest * kPanelRows], u[kTallest * kPanelRows];
-    const int rows = panel_rows(up, panel);
-    const Panel up_panel(k, worker, up, panel, a.count), gate_panel(k, worker, gate ? *gate : up, panel, gate ? a.count : 0, 1);
-    for (int first = 0, height; first < a.count; first += height) {
-        height = next_height(a.count - first, k.widest);
-        const int real = std::min(height, a.count - first);
-        up_panel.multiply(k, a, first, height, u);
-        add_bias(up, panel, u, real);
-        if (gate) gate_panel.multiply(k, a, first, height, g), add_bias(*gate, panel, g, real);
-        k.gate_up(activation, gate ? g : nullptr, u, u, kPanelRows * real);
-        for (int m = 0; m < real; m++) put_row(to(first + m), u + kPanelRows * m, rows);
+void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& up, int64_t block, int panels, const Activations& a, Tokens tokens, int activation, To&& to) {
+    alignas(64) BlockOut g, u;
+    const Block ups(k, worker, up, block, panels, a.count), gates(k, worker, gate ? *gate : up, block, panels, gate ? a.count : 0, 1);
+    for (int token = tokens.begin, height; token < tokens.end; token += height) {
+        height = next_height(a.count - token, k.widest);
+        const int real = std::min(height, a.count - token);
+        ups.multiply(k, a, token, height, u);
+        if (gate) gates.multiply(k, a, token, height, g);
+        for (size_t i = 0; i < ups.size; i++) k.gate_up(activation, gate ? g[i] : nullptr, u[i], u[i], kPanelRows * real);
+        for (int m = 0; m < real; m++)
+            for (size_t i = 0; i < ups.size; i++) put_row(to(token + m) + (ups.first + i) * kPanelRows, u[i] + kPanelRows * m, panel_rows(up, ups.first + i));
     }
 }
 

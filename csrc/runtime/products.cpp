@@ -48,19 +48,17 @@ struct Project final : Op {
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer& in = p.at(x);
         Needs needs;
-        size_t panels = 0;
-        for (const auto& w : weights) needs.of(*w), panels += w->panels();
+        int64_t blocks = 0;
+        const int threads = p.team->threads();
+        for (const auto& w : weights) needs.of(*w), blocks += blocks_of(*w, block_panels(*w, threads));
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
-        worker.parallel((int64_t)panels, panels_at_once(*weights[0], p.team->threads()), [&](int64_t item) {
-            size_t panel = (size_t)item, i = 0;
-            while (panel >= weights[i]->panels()) panel -= weights[i++]->panels();
-            const Weight& w = *weights[i];
+        worker.parallel(blocks * token_items(a.count), 1, [&](int64_t item) {
+            int64_t block = item / token_items(a.count);
+            size_t i = 0;
+            for (int64_t n; block >= (n = blocks_of(*weights[i], block_panels(*weights[i], threads))); i++) block -= n;
             const Buffer& out = p.at(outputs[i]);
-            const int rows = panel_rows(w, panel);
-            product(*p.kernels, worker, w, panel, a, [&](int t, float* y) {
-                add_bias(w, panel, y);
-                put_row(out.row(t) + panel * kPanelRows, y, rows);
-            });
+            product(*p.kernels, {*p.kernels, worker, *weights[i], block, block_panels(*weights[i], threads), a.count}, a, tokens_of(item, a.count),
+                    [&](int t, size_t panel, const float* y, int rows) { put_row(out.row(t) + panel * kPanelRows, y, rows); });
         });
     }
 };
@@ -75,10 +73,10 @@ struct ProjectAdd final : Op {
         Needs needs;
         needs.of(*weight);
         const Activations acts = prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs);
-        worker.parallel((int64_t)weight->panels(), panels_at_once(*weight, p.team->threads()), [&](int64_t panel) {
-            const int rows = panel_rows(*weight, panel);
-            product(*p.kernels, worker, *weight, panel, acts, [&](int t, float* y) {
-                add_bias(*weight, panel, y);
+        const int panels = block_panels(*weight, p.team->threads());
+        worker.parallel(blocks_of(*weight, panels) * token_items(acts.count), 1, [&](int64_t item) {
+            const Block block(*p.kernels, worker, *weight, item / token_items(acts.count), panels, acts.count);
+            product(*p.kernels, block, acts, tokens_of(item, acts.count), [&](int t, size_t panel, const float* y, int rows) {
                 float* to = out.row(t) + panel * kPanelRows;
                 const float* from = residual.row(t) + panel * kPanelRows;
                 for (int i = 0; i < rows; i++) to[i] = norm ? y[i] : from[i] + scale * y[i];
@@ -103,8 +101,9 @@ struct Feed final : Op {
         needs.of(*up);
         if (gate) needs.of(*gate);
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
-        worker.parallel((int64_t)up->panels(), panels_at_once(*up, p.team->threads()), [&](int64_t panel) {
-            gated(*p.kernels, worker, gate.get(), *up, panel, a, activation, [&](int t) { return out.row(t) + panel * kPanelRows; });
+        const int panels = block_panels(*up, p.team->threads());
+        worker.parallel(blocks_of(*up, panels) * token_items(a.count), 1, [&](int64_t item) {
+            gated(*p.kernels, worker, gate.get(), *up, item / token_items(a.count), panels, a, tokens_of(item, a.count), activation, [&](int t) { return out.row(t); });
         });
     }
 };
@@ -120,10 +119,9 @@ struct Logits final : Op {
         Needs needs;
         needs.of(*head);
         const Activations a = prepare(p, worker, {in.row(0), in.width, step.rows, norm.get(), step.row_count}, needs);
-        worker.parallel((int64_t)head->panels(), panels_at_once(*head, p.team->threads()), [&](int64_t panel) {
-            const int rows = panel_rows(*head, panel);
-            product(*p.kernels, worker, *head, panel, a, [&](int r, float* y) {
-                add_bias(*head, panel, y);
+        const int panels = block_panels(*head, p.team->threads());
+        worker.parallel(blocks_of(*head, panels), 1, [&](int64_t block) {
+            product(*p.kernels, {*p.kernels, worker, *head, block, panels, a.count}, a, {0, a.count}, [&](int r, size_t panel, float* y, int rows) {
                 if (scale != 1.0f)
                     for (int i = 0; i < rows; i++) y[i] *= scale;
                 if (softcap > 0.0f) p.kernels->soft_cap(y, rows, softcap);
