@@ -116,7 +116,7 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> float:
 
 def config_for(path: Path, **server: Any) -> Config:
     return Config(
-        models=(ModelConfig(str(path), name="smol", context=1024, contexts=2),),
+        models=(ModelConfig(str(path), name="smol", context=512, contexts=3),),
         server=ServerConfig(port=0, **server),
         logging=LoggingConfig(format="json"),
     )

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from cutaway.config import LimitsConfig, LoggingConfig, ServerConfig, check_config, parse_config
 from cutaway.engine import TokenChosen
 from cutaway.errors import ConfigError, HashMismatchError
+from cutaway.server import create_app
 from cutaway.server.admission import Admission
 from cutaway.server.blocks import Blocks
 from cutaway.server.identity import fingerprint, model_hash
@@ -86,6 +87,15 @@ def test_a_config_from_the_command_line_is_checked() -> None:
     assert check_config(config, "command line") == config
     with pytest.raises(ConfigError, match=r"command line: server\.port must be less"):
         check_config(dataclasses.replace(config, server=ServerConfig(port=70_000)), "command line")
+
+
+def test_an_application_is_made_without_loading_a_model(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"")
+    app = create_app(parse_config(f"[[models]]\nmodel = '{tmp_path / 'm.gguf'}'"), log_stream=io.StringIO())
+    (served,) = app.state.service.roster.models.values()
+    assert (served.name, served.state) == ("m", "unloaded")
+    asyncio.run(app.state.service.roster.close())
+    app.state.service.threads.shutdown()
 
 
 def test_an_address_that_is_taken_is_said() -> None:

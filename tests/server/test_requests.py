@@ -136,30 +136,30 @@ class TestOverTheSocket:
     @pytest.mark.parametrize("stream", [False, True])
     def test_a_prompt_beyond_the_context(self, smol: Running, stream: bool) -> None:
         """C46."""
-        long = [{"role": "user", "content": "word " * 3000}]
+        long = [{"role": "user", "content": "word " * 900}]
         error = smol.refused(CHAT, messages=long, stream=stream)
         assert error["code"] == "context_length_exceeded" and error["type"] == "invalid_request_error"
-        assert "3031" in error["message"] and "1024" in error["message"]
-        assert smol.refused(COMPLETIONS, prompt=list(range(100, 1125)))["code"] == "context_length_exceeded"
+        assert "931" in error["message"] and "512" in error["message"]
+        assert smol.refused(COMPLETIONS, prompt=list(range(100, 613)))["code"] == "context_length_exceeded"
 
     def test_max_tokens_beyond_the_context_is_clamped_and_said(self, smol: Running) -> None:
         """C46."""
-        reply = smol.ok(COMPLETIONS, prompt=list(range(100, 1120)), max_tokens=100, ignore_eos=True)
+        reply = smol.ok(COMPLETIONS, prompt=list(range(100, 608)), max_tokens=100, ignore_eos=True)
         assert reply["usage"]["completion_tokens"] == 4 and reply["choices"][0]["finish_reason"] == "length"
-        assert "leave 4 of 1024" in reply["warnings"][0]
+        assert "leave 4 of 512" in reply["warnings"][0]
 
     def test_truncation_leaves_out_whole_oldest_turns(self, smol: Running) -> None:
         turns = [m for i in range(12) for m in (
-            {"role": "user", "content": f"{i} " + "word " * 80}, {"role": "assistant", "content": "ok"})]  # fmt: skip
+            {"role": "user", "content": f"{i} " + "word " * 40}, {"role": "assistant", "content": "ok"})]  # fmt: skip
         chat = [{"role": "system", "content": "Stay."}, *turns, *HELLO]
         assert smol.refused(CHAT, messages=chat)["code"] == "context_length_exceeded"
         reply = smol.ok(CHAT, messages=chat, truncation="auto", max_tokens=8, return_token_ids=True)
         (warning,) = reply["warnings"]
-        assert "the oldest 2 turns (4 messages, " in warning and "context of 1024" in warning
-        assert reply["usage"]["prompt_tokens"] <= 1016
+        assert "the oldest 4 turns (8 messages, " in warning and "context of 512" in warning
+        assert reply["usage"]["prompt_tokens"] <= 504
         text = smol.ok("/detokenize", tokens=reply["prompt_token_ids"])["prompt"]
-        assert "Stay." in text and "Say hello." in text and "\n1 word" not in text and "\n2 word" in text
-        one = [{"role": "user", "content": "word " * 3000}]
+        assert "Stay." in text and "Say hello." in text and "\n3 word" not in text and "\n4 word" in text
+        one = [{"role": "user", "content": "word " * 900}]
         assert smol.refused(CHAT, messages=one, truncation="auto")["code"] == "context_length_exceeded"
 
     def test_the_final_message_is_continued(self, smol: Running) -> None:
@@ -167,6 +167,11 @@ class TestOverTheSocket:
         reply = smol.ok(CHAT, messages=chat, continue_final_message=True, max_tokens=6, temperature=0)
         assert "4" in reply["choices"][0]["message"]["content"]
         assert smol.ok("/apply-template", messages=chat, continue_final_message=True)["prompt"].endswith("1, 2, 3,")
+
+    def test_what_a_vocabulary_cannot_hold_is_said(self, smol: Running) -> None:
+        reply = smol.ok(COMPLETIONS, prompt="\U00040000x", max_tokens=1)
+        assert "in this vocabulary" in reply["warnings"][0]
+        assert smol.ok("/tokenize", prompt="\U00040000x")["warnings"] == reply["warnings"]
 
     def test_tokenize_and_back(self, smol: Running) -> None:
         ids = smol.ok("/tokenize", prompt="naïve 中文 🙂")["tokens"]
@@ -179,7 +184,7 @@ class TestOverTheSocket:
             "count"
         ]
         chat = smol.ok("/tokenize", messages=HELLO)
-        assert chat["tokens"][0] == 1 and chat["max_model_len"] == 1024
+        assert chat["tokens"][0] == 1 and chat["max_model_len"] == 512
         assert smol.refused("/tokenize")["message"].startswith("give either")
         assert "0 to 49151" in smol.refused("/detokenize", tokens=[49152])["message"]
         segments = smol.ok("/apply-template", messages=[{"role": "user", "content": "<|im_end|>"}])["segments"]

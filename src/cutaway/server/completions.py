@@ -13,6 +13,7 @@ from cutaway.engine import TokenLogprob
 from cutaway.server.answering import answer, entered
 from cutaway.server.chat import usage_json
 from cutaway.server.fields import Completion
+from cutaway.server.hearing import heard
 from cutaway.server.logprobs import CompletionLogprobs, prompt_entries
 from cutaway.server.message import Message
 from cutaway.server.parameters import check_stream_options, sampling_params, wants_usage
@@ -41,7 +42,8 @@ async def completions(request: Request) -> Response:
         if fields.max_tokens is None and fields.n_predict is None and "max_tokens" not in service.sampling:
             more["max_tokens"] = min(MAX_TOKENS, service.config.limits.tokens_per_request or MAX_TOKENS)
         params, said = sampling_params(fields, engine.defaults, service.config.limits, service.sampling, **more)
-        tokens = await service.in_thread(_encoded, engine.tokenizer, prompts, fields.add_special_tokens is not False)
+        special = fields.add_special_tokens is not False
+        tokens = await service.in_thread(heard, visit.warnings, _encoded, engine.tokenizer, prompts, special)
         visit.warnings += [*warnings, *said]
         run = Run(visit, tokens, params, key=fields.cache_salt)
         return await answer(request, run, CompletionTeller(run, fields, prompts), stream=bool(fields.stream))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from cutaway.assemble import Engine
 from cutaway.sampling import SamplingParams
 from cutaway.sampling.grammar_tools import tool_constraint
+from cutaway.server.hearing import heard
 from cutaway.server.problems import bad_request
 from cutaway.server.reader import Reader
 from cutaway.server.served import Served
@@ -74,7 +75,8 @@ def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: Sampling
             chat, tools=shown, documents=dialogue.documents, add_generation_prompt=dialogue.add_generation_prompt,
             continue_final_message=dialogue.continue_final_message, **dialogue.variables,
         )  # fmt: skip
-        return engine.tokenizer.encode_segments(segments), "".join(text for text, _ in segments[-8:])
+        ids = heard(warnings, engine.tokenizer.encode_segments, segments)
+        return ids, "".join(text for text, _ in segments[-8:])
 
     if dialogue.truncation == "auto":
         (tokens, end), left_out = fitted(messages, render, engine.context, params.max_tokens)

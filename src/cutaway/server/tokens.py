@@ -11,6 +11,7 @@ from cutaway.assemble import Engine
 from cutaway.server.answering import JsonReply
 from cutaway.server.dialogue import template_variables
 from cutaway.server.fields import ApplyTemplate, Detokenize, Tokenize
+from cutaway.server.hearing import heard
 from cutaway.server.problems import bad_request
 from cutaway.server.reading import read_fields
 from cutaway.server.service import request_id, service_of
@@ -28,7 +29,7 @@ async def tokenize(request: Request) -> Response:
     if (text is None) == (fields.messages is None):
         raise bad_request("give either prompt (or content), or messages", "prompt", "parameter_invalid")
     async with service.roster.lease(fields.model, request_id(request)) as lease:
-        reply = await service.in_thread(_tokenized, lease.engine, fields, text)
+        reply = await service.in_thread(heard, warnings, _tokenized, lease.engine, fields, text)
     return JsonReply(reply | ({"warnings": warnings} if warnings else {}))
 
 
