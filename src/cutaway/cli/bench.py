@@ -9,11 +9,12 @@ import typer
 
 from cutaway.cli.loading import DEFAULT_MODEL, model_on_disk
 from cutaway.cli.options import option, takes_options
-from cutaway.cli.terminal import say, write_json, write_table
-from cutaway.errors import ParameterError
+from cutaway.cli.terminal import say, warn, write_json, write_table
+from cutaway.errors import ParameterError, UnsupportedError
 
 if TYPE_CHECKING:
     from cutaway.bench import Subject, Work
+    from cutaway.bench.load import Load
     from cutaway.ops.protocol import KVType
 
 app = typer.Typer(
@@ -139,3 +140,88 @@ def _measure_ops(subject: Subject, works: list[Work], options: BenchOptions) -> 
     for label, time in found:
         print(f"\n{label}: {time.tokens} tokens in the step; {limits_line(time.limits)}")
         write_table(OP_HEADINGS, op_rows(time), right=range(1, 7))
+
+
+# --- a server ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """Which server, what is asked, and how it is told."""
+
+    url: Annotated[str, option("--url", help="Of the server, with or without /v1. [http://127.0.0.1:8000]")] = (
+        "http://127.0.0.1:8000"
+    )
+    model: Annotated[str | None, option("--model", "-m", help="As the server names it. [the first it lists]")] = None
+    api_key: Annotated[str | None, option("--api-key", help="[$OPENAI_API_KEY]", envvar="OPENAI_API_KEY")] = None
+    concurrency: Annotated[str, option("--concurrency", "-c", help="Requests at once; 0: none. [1,4,16]")] = "1,4,16"
+    rate: Annotated[str, option("--rate", help="Arrivals a second, at random, for instance 0.5,2.")] = ""
+    requests: Annotated[int, option("--requests", "-n", help="Per load, and at least two each. [32]")] = 32
+    seed: Annotated[int, option("--seed", help="Of lengths, texts and arrivals. [0]")] = 0
+    prompt_tokens: Annotated[int | None, option("--prompt-tokens", help="About so many each. [as in real logs]")] = None
+    answer_tokens: Annotated[int | None, option("--answer-tokens", help="So many each. [as in real logs]")] = None
+    longest: Annotated[int, option("--longest", help="Tokens of a prompt and its answer at most. [2048]")] = 2048
+    shared: Annotated[float, option("--shared-prefix", help="Share of requests that begin alike, 0 to 1. [0]")] = 0.0
+    prefix_tokens: Annotated[int, option("--prefix-tokens", help="Tokens that those share. [512]")] = 512
+    stop_early: Annotated[bool, option("--stop-early", help="Answers may end before their length.")] = False
+    timeout: Annotated[float, option("--timeout", help="Seconds without a byte until a request fails. [600]")] = 600.0
+    svg: Annotated[str | None, option("--svg", help="Latency against load as a picture, into this file.")] = None
+    as_json: Annotated[bool, option("--json", help="One JSON object instead of a table.")] = False
+
+
+@app.command("serve")
+@takes_options
+def serve(options: ServeOptions) -> None:
+    """Load on any server that speaks OpenAI's chat API: latencies, throughput, errors.
+
+    Prompts and answers have lengths as in real conversations, drawn with a seed; their words mean nothing.
+    """
+    from pathlib import Path
+
+    try:
+        from cutaway.bench.asking import Target, base_url, first_model
+        from cutaway.bench.conversations import Mix, questions
+        from cutaway.bench.load import HEADINGS, outcome_json, outcome_row, run_load
+        from cutaway.bench.picture import picture
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(f"this needs {error.name}", hint="pip install 'cutaway[load]'") from error
+    loads = _loads(options)
+    mix = Mix(options.prompt_tokens, options.answer_tokens, options.longest, options.shared, options.prefix_tokens)
+    url = base_url(options.url)
+    headers = {"Authorization": f"Bearer {options.api_key}"} if options.api_key else {}
+    model = options.model or first_model(url, headers)
+    target = Target(url, model, {} if options.stop_early else {"ignore_eos": True})
+    outcomes = []
+    for number, load in enumerate(loads):
+        count = max(options.requests, 2 * load.concurrency)
+        say(f"{load.label}: {count} requests")
+        # Other texts at every load: what one leaves in the server's cache must not be the next one's gift.
+        asked = questions(mix, count, options.seed + number)
+        outcomes.append(
+            run_load(target, load, asked, headers=headers, timeout=options.timeout, seed=options.seed + number)
+        )
+    if options.svg:
+        Path(options.svg).write_text(picture(outcomes, f"{model} at {url}"), "utf-8")
+    if options.as_json:
+        write_json({"url": url, "model": model, "seed": options.seed, "loads": [outcome_json(o) for o in outcomes]})
+    else:
+        write_table(HEADINGS, [outcome_row(o) for o in outcomes], right=range(1, len(HEADINGS)))
+        print("\ntimes in ms, of whole requests in s; TTFT: to the first token, TPOT: per token after it, ITL: between")
+    for o in outcomes:
+        for what, times in o.errors.items():
+            warn(f"{o.load.label}: {times} requests failed: {what}")
+
+
+def _loads(options: ServeOptions) -> list[Load]:
+    from cutaway.bench.load import Load
+
+    try:
+        rates = [float(part) for part in options.rate.split(",") if part.strip()]
+    except ValueError:
+        raise ParameterError(f"rate is {options.rate!r}; it must be numbers, for instance 0.5,2") from None
+    if any(not 0 < rate < 1e4 for rate in rates):
+        raise ParameterError(f"rate is {options.rate!r}; each must be above 0 and below 10000")
+    if options.requests < 1:
+        raise ParameterError(f"requests is {options.requests}; it must be at least 1")
+    loads = [Load(concurrency=n) for n in numbers("concurrency", options.concurrency)] + [Load(rate=r) for r in rates]
+    if not loads:
+        raise ParameterError("no load: give --concurrency or --rate")
+    return loads
