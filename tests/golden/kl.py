@@ -48,8 +48,8 @@ class Golden:
 def load_golden(model: str) -> Golden:
     """The golden file of "smollm2", "qwen" or "gemma"."""
     with np.load(FOLDER / f"{model}.npz") as file:
-        long = _unpack(file, "long_") if "long_ids" in file else None
-        return Golden(_unpack(file, "text_"), long, file["prompt"], file["greedy"])
+        long = unpack(file, "long_") if "long_ids" in file else None
+        return Golden(unpack(file, "text_"), long, file["prompt"], file["greedy"])
 
 
 def pack(prefix: str, ids: Any, logits: NDArray[np.float32], first: int = 0) -> dict[str, Any]:
@@ -70,7 +70,8 @@ def pack(prefix: str, ids: Any, logits: NDArray[np.float32], first: int = 0) -> 
     return {prefix + name: value for name, value in arrays.items()}
 
 
-def _unpack(file: Any, prefix: str) -> GoldenLogits:
+def unpack(file: Any, prefix: str = "") -> GoldenLogits:
+    """The inverse of `pack`: file is a mapping of its arrays, read from a file or not."""
     logits = file[prefix + "steps"].astype(np.int64).cumsum(-1) * STEP
     tail = file[prefix + "tail"].astype(np.float64)
     return GoldenLogits(file[prefix + "ids"], int(file[prefix + "first"]), file[prefix + "top_ids"], logits, tail)
@@ -87,11 +88,12 @@ def divergence(golden: GoldenLogits, logits: NDArray[np.float32]) -> NDArray[np.
     """KL in nats per row. logits: float32 [rows, vocab], whole rows, for the golden rows' positions in order."""
     total = np.logaddexp(log_sum_exp(golden.top_logits), golden.tail)
     log_p, log_p_tail = golden.top_logits - total[:, None], golden.tail - total
-    norm = log_sum_exp(logits)
-    log_q = np.take_along_axis(logits, golden.top_ids, -1).astype(np.float64) - norm[:, None]
-    others = logits.astype(np.float64)
-    np.put_along_axis(others, golden.top_ids, -np.inf, -1)
-    log_q_tail = log_sum_exp(others) - norm
+    top = logits.max(-1, keepdims=True).astype(np.float64)
+    weights = np.exp(logits - top)  # float64, from here on without the golden rows' tokens
+    norm = np.log(weights.sum(-1, keepdims=True)) + top
+    log_q = np.take_along_axis(logits, golden.top_ids, -1).astype(np.float64) - norm
+    np.put_along_axis(weights, golden.top_ids, 0.0, -1)
+    log_q_tail = (np.log(weights.sum(-1, keepdims=True)) + top - norm)[:, 0]
     p, p_tail = np.exp(log_p), np.exp(log_p_tail)
     return (p * (log_p - log_q)).sum(-1) + p_tail * (log_p_tail - log_q_tail)
 
