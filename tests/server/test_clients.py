@@ -120,7 +120,8 @@ def test_openai_a_tool_without_parameters(client: openai.OpenAI) -> None:
         "function": {"name": "now", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}},
     }
     asked: dict[str, Any] = {
-        "model": "smol", "messages": HELLO, "tools": [tool], "tool_choice": "required", "temperature": 0, "max_tokens": 40,
+        "model": "smol", "messages": HELLO, "tools": [tool], "tool_choice": "required", "temperature": 0,
+        "max_tokens": 40,
         "parallel_tool_calls": False,
     }  # fmt: skip
     (call,) = client.chat.completions.create(**asked).choices[0].message.tool_calls or []
@@ -165,7 +166,8 @@ def test_openai_responses_tools_and_parse(client: openai.OpenAI) -> None:
     tool = {"type": "function", "name": "weather", "parameters": WEATHER, "strict": True}
     asked: dict[str, Any] = {
         "model": "smol", "input": [{"role": "user", "content": [{"type": "input_text", "text": "Rome?"}]}],
-        "tools": [tool], "tool_choice": "required", "temperature": 0, "max_output_tokens": 80, "parallel_tool_calls": False,
+        "tools": [tool], "tool_choice": "required", "temperature": 0, "max_output_tokens": 80,
+        "parallel_tool_calls": False,
     }  # fmt: skip
     (call,) = client.responses.create(**asked).output
     assert call.type == "function_call" and set(json.loads(call.arguments)) == {"city", "days"}
@@ -210,7 +212,8 @@ def test_anthropic_tools(claude: anthropic.Anthropic) -> None:
     tools = [{"name": "weather", "description": "A forecast.", "input_schema": WEATHER}]
     asked: dict[str, Any] = {
         "model": "smol", "max_tokens": 80, "extra_body": {"temperature": 0}, "tools": tools,
-        "tool_choice": {"type": "any", "disable_parallel_tool_use": True}, "messages": [{"role": "user", "content": "Rome?"}],
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+        "messages": [{"role": "user", "content": "Rome?"}],
     }  # fmt: skip
     reply = claude.messages.create(**asked)
     (call,) = reply.content

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.models
 def test_null_equals_absent(smol: Running) -> None:
     """C45."""
     names = ("temperature", "top_p", "stop", "max_tokens", "seed", "logit_bias", "tools", "tool_choice", "n",
-             "response_format", "stream_options", "stream", "logprobs", "top_logprobs", "user", "unheard_of")  # fmt: skip
+             "response_format", "stream_options", "stream", "logprobs", "top_logprobs", "user",
+             "unheard_of")  # fmt: skip
     reply = smol.ok(CHAT, messages=HELLO, max_completion_tokens=1, **dict.fromkeys(names))
     assert reply["usage"]["completion_tokens"] == 1 and "warnings" not in reply
 
@@ -86,7 +87,8 @@ def test_all_names_of_the_parameters_are_taken(smol: Running) -> None:
         "repeat_penalty": 1.1, "typical_p": 0.95, "dynatemp_range": 0.1, "dynatemp_exponent": 1.0, "seed": 1,
         "top_n_sigma": 2.0, "xtc_probability": 0.1, "xtc_threshold": 0.2, "dry_multiplier": 0.5, "dry_base": 1.75,
         "dry_allowed_length": 2, "dry_penalty_last_n": -1, "dry_sequence_breakers": ["\n"], "min_tokens": 1,
-        "no_repeat_ngram_size": 5, "bad_words": ["zzz"], "stop": ["###"], "stop_regex": "\n\n\n\n", "stop_token_ids": [7],
+        "no_repeat_ngram_size": 5, "bad_words": ["zzz"], "stop": ["###"], "stop_regex": "\n\n\n\n",
+        "stop_token_ids": [7],
         "include_stop_str_in_output": True, "ignore_eos": True, "n_predict": 3, "t_max_predict_ms": 60_000,
         "logit_bias": {"5": -1}, "cache_salt": "x", "return_token_ids": True, "timings": True,
     }  # fmt: skip
@@ -124,7 +126,8 @@ def test_logit_bias_has_the_word(smol: Running) -> None:
 def test_presence_penalty_does_not_count_the_prompt(smol: Running) -> None:
     """C29."""
     fields: dict[str, Any] = {
-        "prompt": "cat cat cat cat", "temperature": 1, "top_p": 1, "top_k": 0, "seed": 1, "logprobs": 5, "max_tokens": 1,
+        "prompt": "cat cat cat cat", "temperature": 1, "top_p": 1, "top_k": 0, "seed": 1, "logprobs": 5,
+        "max_tokens": 1,
         "logprobs_mode": "processed",
     }  # fmt: skip
     plain = smol.ok(COMPLETIONS, **fields)["choices"][0]

@@ -180,9 +180,7 @@ class TestOverTheSocket:
         assert smol.ok("/tokenize", content="<|im_end|>", parse_special=True)["tokens"] == [2]
         assert smol.ok("/tokenize", prompt="hello")["tokens"] == [28120]
         pieces = smol.ok("/tokenize", prompt="😀", with_pieces=True, return_token_strs=True)
-        assert [p["piece"] for p in pieces["tokens"]][0] == [240, 159, 152] or len(pieces["token_strs"]) == pieces[
-            "count"
-        ]
+        assert [240, 159, 152] in [p["piece"] for p in pieces["tokens"]] or len(pieces["token_strs"]) == pieces["count"]
         chat = smol.ok("/tokenize", messages=HELLO)
         assert chat["tokens"][0] == 1 and chat["max_model_len"] == 512
         assert smol.refused("/tokenize")["message"].startswith("give either")

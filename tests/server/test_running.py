@@ -208,7 +208,8 @@ def test_metrics_log_and_models(smol: Running) -> None:
     smol.ok(CHAT, messages=HELLO, max_tokens=3, temperature=0)
     text = smol.client.get("/metrics").text
     for name in (
-        "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "vllm:prefix_cache_queries_total",
+        "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
+        "vllm:prefix_cache_queries_total",
         "vllm:prefix_cache_hits_total", "vllm:num_preemptions_total", "vllm:prompt_tokens_total",
         "vllm:generation_tokens_total", "vllm:request_success_total", "vllm:time_to_first_token_seconds_bucket",
         "vllm:inter_token_latency_seconds_bucket", "vllm:e2e_request_latency_seconds_sum",

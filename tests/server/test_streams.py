@@ -22,7 +22,8 @@ def joined(chunks: list[Any], choice: int = 0) -> tuple[str, str | None]:
 
 @pytest.mark.parametrize("fields", [
     {"max_tokens": 12, "temperature": 0}, {"max_tokens": 8, "seed": 5, "n": 3, "temperature": 1.0},
-    {"max_tokens": 12, "temperature": 0, "stop": ["o"]}, {"max_tokens": 4, "logprobs": True, "top_logprobs": 2, "seed": 1},
+    {"max_tokens": 12, "temperature": 0, "stop": ["o"]},
+    {"max_tokens": 4, "logprobs": True, "top_logprobs": 2, "seed": 1},
 ])  # fmt: skip
 def test_a_stream_is_the_whole_in_pieces(smol: Running, fields: dict[str, Any]) -> None:
     whole = smol.ok(CHAT, messages=HELLO, **fields)
@@ -111,3 +112,8 @@ def test_echo_with_logprobs_tells_of_the_prompt(smol: Running, max_tokens: int, 
     ids = smol.ok("/tokenize", prompt="1 2 3 4 5")["tokens"]
     last = smol.ok(COMPLETIONS, prompt=ids[:-1], max_tokens=1, logprobs=1, allowed_token_ids=[ids[-1]])
     assert last["choices"][0]["logprobs"]["token_logprobs"] == [told["token_logprobs"][8]]
+
+
+def test_prompt_logprobs_without_echo(smol: Running) -> None:
+    told = smol.ok(COMPLETIONS, prompt="1 2 3", max_tokens=1, prompt_logprobs=2)["choices"][0]["prompt_logprobs"]
+    assert told[0] is None and all(len(entry["top_logprobs"]) == 2 for entry in told[1:])

@@ -14,7 +14,7 @@ from cutaway.server.answering import answer, entered
 from cutaway.server.chat import usage_json
 from cutaway.server.fields import Completion
 from cutaway.server.hearing import heard
-from cutaway.server.logprobs import CompletionLogprobs, prompt_entries
+from cutaway.server.logprobs import CompletionLogprobs, chat_logprob, prompt_entries
 from cutaway.server.message import Message
 from cutaway.server.parameters import check_stream_options, sampling_params, wants_usage
 from cutaway.server.problems import bad_request
@@ -189,17 +189,20 @@ class CompletionTeller:
 
     def _choice(self, index: int, message: Message) -> dict[str, Any]:
         logprobs = None
+        result = self.run.results[index // self.run.params.n]
         if self.run.params.logprobs is not None:
-            entries: list[tuple[int, TokenLogprob | None]] = [(e.token, e) for e in message.logprobs]
-            result = self.run.results[index // self.run.params.n]
+            pairs: list[tuple[int, TokenLogprob | None]] = [(e.token, e) for e in message.logprobs]
             if self._echo and result is not None:
-                entries = [*prompt_entries(result.prompt_token_ids, result.prompt_logprobs or ()), *entries]
-            logprobs = self._writer(index).lists(entries)
+                pairs = [*prompt_entries(result.prompt_token_ids, result.prompt_logprobs or ()), *pairs]
+            logprobs = self._writer(index).lists(pairs)
         told = {
             "index": index, "text": (self._prompt_text(index) if self._echo else "") + message.content,
             "logprobs": logprobs, "finish_reason": message.reason,
             "stop_reason": message.stop.matched if message.stop is not None else None,
         }  # fmt: skip
+        if not self._echo and result is not None and result.prompt_logprobs is not None:
+            entries = [None if p is None else chat_logprob(p, self._tokenizer) for p in result.prompt_logprobs]
+            told["prompt_logprobs"] = entries
         return told | ({"token_ids": message.tokens} if self._ids else {})
 
     def _asides(self) -> dict[str, Any]:
