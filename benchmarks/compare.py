@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -89,17 +89,16 @@ class Measured:
     tokens: int
     rates: dict[str, list[float]] = field(default_factory=dict)
     limits: list[Limits] = field(default_factory=list)
-    vnni: list[float] = field(default_factory=list)
+    vector: list[Limits] = field(default_factory=list)
 
     @property
     def share(self) -> float:
-        """What the row's goal is of: bytes against bandwidth; operations against 512-bit dot products."""
-        pairs = zip(self.rates["cutaway"], self.limits, self.vnni, strict=True)
+        """What the row's goal is of: memory bandwidth, or the vector units' rates."""
         if self.row.work.streams and not self.row.arithmetic:
-            return median(r / self.tokens * self.cost.bytes / limits.bandwidth for r, limits, _ in pairs)
-        if self.row.model.endswith("bf16"):
-            return median(r / self.tokens * self.cost.seconds_computing(limits) for r, limits, _ in pairs)
-        return median(r / self.tokens * sum(self.cost.operations.values()) / vnni for r, _, vnni in pairs)
+            seconds = [self.cost.seconds_reading(limits) for limits in self.limits]
+        else:
+            seconds = [self.cost.seconds_computing(limits) for limits in self.vector]
+        return median(r / self.tokens * s for r, s in zip(self.rates["cutaway"], seconds, strict=True))
 
     def ratio(self, peer: str) -> float | None:
         if peer not in self.rates:
@@ -141,7 +140,7 @@ def _measure_row(row: Row, subject: Subject, peers: Sequence[Peer], rounds: int)
         peer.run(work, min(count, 2))
     for _ in range(rounds):
         made.limits.append(meter.once())
-        made.vnni.append(_vnni(meter))
+        made.vector.append(_vector(meter, made.limits[-1]))
         _seconds(subject, steps[:1])
         tokens = count * work.streams if work.streams else work.tokens
         made.rates["cutaway"].append(tokens / _seconds(subject, steps[:count]))
@@ -159,12 +158,12 @@ def _seconds(subject: Subject, steps: Sequence[Any]) -> float:
     return time.perf_counter() - begin
 
 
-def _vnni(meter: Meter) -> float:
-    """512-bit int8 dot products, whatever set is in use (a matrix unit does more); else the set's own."""
-    try:
-        return float(_native.multiply_limit(meter.team, "avx512", "int8", 4000))
-    except ValueError:
-        return meter.rate("int8")
+def _vector(meter: Meter, limits: Limits) -> Limits:
+    """With the rates of 512-bit vectors where a matrix unit is in use: what the goals are of."""
+    if meter.instruction_set != "amx":
+        return limits
+    int8, bf16 = (_native.multiply_limit(meter.team, "avx512", kind, 20000) for kind in ("int8", "bf16"))
+    return replace(limits, int8=int8, bf16=bf16)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -201,15 +200,13 @@ def page(
         "aim",
         "met",
     ]
-    limits = middle([one for m in measured for one in m.limits])
-    vnni = median(v for m in measured for v in m.vnni)
     isa = _native.instruction_set(os.environ.get("CUTAWAY_ISA", ""))
     now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return "\n".join(
         [
             f"{processor()}, {options.threads} threads; instruction set {isa}; Python {platform.python_version()}; "
             f"{now}; medians (min–max) of {options.rounds} rounds.",
-            f"Limits: {limits_line(limits)}; 512-bit int8 dot products {vnni / 1e9:.0f} GOP/s.",
+            *_limit_lines(measured),
             *(f"{p.name}: {p.version}; {' '.join(p.features.split())}" for p in peers),
             "",
             "| " + " | ".join(heads) + " |",
@@ -218,6 +215,14 @@ def page(
             *others,
         ]
     )
+
+
+def _limit_lines(measured: Sequence[Measured]) -> list[str]:
+    if not measured:
+        return []
+    limits = middle([one for m in measured for one in m.limits])
+    vector = middle([one for m in measured for one in m.vector])
+    return [f"Limits: {limits_line(limits)}; without a matrix unit: {limits_line(vector)}."]
 
 
 def write_page(text: str) -> None:
