@@ -36,6 +36,7 @@ from cutaway.errors import (
     ParameterError,
     TemplateError,
 )
+from cutaway.ops.protocol import KVType
 
 VOCAB, HIDDEN, LAYERS, HEADS, KV_HEADS, WIDTH = 258, 32, 2, 4, 2, 64
 TEMPLATE = "{% for m in messages %}<|turn|>{{ m.role }}:{{ m.content }}\n{% endfor %}{{ extra or '' }}"
@@ -249,6 +250,18 @@ def test_a_context_is_checked_and_warned_of(tiny: Path) -> None:
         assert engine.context == 100 and "100" in engine.warnings[0] and "64" in engine.warnings[0]
     with Engine.load(tiny, backend="reference", rope_scaling="linear:2") as engine:
         assert engine.context == 128 and not engine.warnings
+
+
+@pytest.mark.parametrize(("keys", "price"), [("int8", "0.0182"), ("fp8", "0.0143")])
+def test_keys_that_cost_much_say_how_much(tiny: Path, keys: KVType, price: str) -> None:
+    with Engine.load(tiny, backend="reference", kv_k=keys, kv_v="int8") as engine:
+        (warning,) = engine.warnings
+    assert f"keys in {keys}" in warning and price in warning and "docs/numerics.md" in warning
+
+
+def test_values_in_int8_are_no_reason_to_warn(tiny: Path) -> None:
+    with Engine.load(tiny, backend="reference", kv_v="int8") as engine:
+        assert not engine.warnings
 
 
 @pytest.mark.parametrize(

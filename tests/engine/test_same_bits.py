@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cutaway.engine import EngineCore, Finished, Limits
+from cutaway.native import _native
 from cutaway.ops.native import NativeOps
 from cutaway.ops.protocol import F32
 from cutaway.sampling import SamplingParams
@@ -18,6 +19,16 @@ from oracle import Oracle
 from tiny import TinyModel
 
 VOCAB, CONTEXT = 133, 256
+
+
+def runs(name: str) -> bool:
+    try:
+        return bool(_native.instruction_set(name) == name)
+    except ValueError:
+        return False
+
+
+SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512", "amx") if runs(name)]
 
 
 class NumberTokenizer(LetterTokenizer):
@@ -48,8 +59,10 @@ class Watch:
         self.rows[len(generated)] = logits.tobytes()
 
 
-def engine(threads: int, *, chunk: int = 512, pages: int | None = None, requests: int = 16) -> EngineCore:
-    model = TinyModel(NativeOps(threads=threads))
+def engine(
+    threads: int, *, chunk: int = 512, pages: int | None = None, requests: int = 16, instruction_set: str = ""
+) -> EngineCore:
+    model = TinyModel(NativeOps(threads=threads, instruction_set=instruction_set))
     layout = model.layout
     if pages is not None:  # fewer than the backend has: so that requests are preempted
         layout = replace(layout, groups=tuple(replace(group, pages=pages) for group in layout.groups))
@@ -120,7 +133,22 @@ def test_in_a_page_that_another_request_began(truth: dict[int, bytes]) -> None:
 
 
 def test_after_preemptions(truth: dict[int, bytes]) -> None:
-    core = engine(2, pages=16, chunk=64)
+    assert preempted_answer(engine(2, pages=16, chunk=64)) == truth
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_on_every_instruction_set(truth: dict[int, bytes], name: str) -> None:
+    """Alone in chunks, among nine, preempted: as the naive engine on the best instruction set."""
+    for threads, chunk in [(1, 1), (2, 7), (1, 512)]:
+        assert watched(engine(threads, chunk=chunk, instruction_set=name)) == truth, (threads, chunk)
+    for threads, chunk in [(1, 512), (2, 40)]:
+        core = engine(threads, chunk=chunk, instruction_set=name)
+        assert watched(core, others=OTHERS, late=threads == 2) == truth, (threads, chunk)
+    assert preempted_answer(engine(2, pages=16, chunk=64, instruction_set=name)) == truth
+
+
+def preempted_answer(core: EngineCore) -> dict[int, bytes]:
+    """TARGET's rows from an engine whose pages are too few for all."""
     plan, preempted = core.scheduler.plan, []
 
     def counting() -> Any:
@@ -129,5 +157,6 @@ def test_after_preemptions(truth: dict[int, bytes]) -> None:
         return made
 
     core.scheduler.plan = counting  # type: ignore[method-assign]
-    assert watched(core, others=OTHERS, late=True) == truth
+    rows = watched(core, others=OTHERS, late=True)
     assert any(work.tokens[: len(TARGET)] == TARGET for work in preempted), "this test wants TARGET to be preempted"
+    return rows

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from cutaway.native import _native
 from cutaway.ops.native import NativeOps
-from cutaway.ops.protocol import F32, Step
-from tiny import TinyModel
+from cutaway.ops.protocol import F32, Experts, Norm, Step
+from tiny import TinyModel, floats, load_rows, matrix, step
 
 
 def runs(name: str) -> bool:
@@ -88,11 +90,41 @@ def test_chunks_threads_and_page_sizes(name: str, key_type: str, value_type: str
         assert np.array_equal(got, want), (threads, chunk, page_size)
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 36, 37, 38, 255, 256, 257])
-def test_every_remainder_and_window_edge(length: int) -> None:
-    want = Runner(threads=1, instruction_set=SETS[-1]).last_row(1, TOKENS[:length])
-    got = Runner(threads=2, instruction_set=SETS[-1]).last_row(length, TOKENS[:length])
-    assert np.array_equal(got, want)
+# All remainders of tiles of up to 16 tokens, the edges of the window (37), of pages (16) and of segments (256).
+LENGTHS = [*range(1, 18), 31, 33, 36, 37, 38, 255, 256, 257]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_remainder_and_window_edge(name: str) -> None:
+    """One token at a time, and all at once; plain C++, which is slow, without the long ones."""
+    lengths = [length for length in LENGTHS if length < 64 or name != "plain"]
+    by_one = Runner(threads=1, instruction_set=name)
+    want = {n + 1: bits(by_one.run(by_one.step([(TOKENS[n : n + 1], n, 1)]))[0]) for n in range(lengths[-1])}
+    for length in lengths:
+        got = Runner(threads=2, instruction_set=name).last_row(length, TOKENS[:length])
+        assert np.array_equal(got, want[length]), length
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("type", ["Q4_K", "Q8_0"])
+def test_experts_whatever_their_company(name: str, type: str) -> None:
+    """How many of a step's tokens an expert gets decides its tiles, and no bit."""
+    x = floats(43, 256)
+    rows = []
+    for threads in (1, 2):
+        ops = NativeOps(threads=threads, instruction_set=name)
+        make = lambda r, c, seed, ops=ops: ops.weight(matrix(type, r, c, seed))  # noqa: E731
+        experts = Experts(
+            ops.weight(matrix("F32", 4, 256, 99)),
+            *([make(256, 256, 10 * part + i) for i in range(4)] for part in range(3)), used=2, renormalize=True,
+        )  # fmt: skip
+        embed, norm = load_rows(ops, x), Norm("rms", np.ones(256, np.float32), None, 1e-5)
+        for chunk in (1, 7, 16, 43):
+            parts = [np.arange(start, min(start + chunk, 43), dtype=np.int32) for start in range(0, 43, chunk)]
+            steps = [dataclasses.replace(step(len(part)), tokens=part) for part in parts]
+            forward = lambda o, s: o.mix_experts(embed(o, s), norm, experts, "silu")  # noqa: B023, E731
+            rows.append(bits(np.concatenate([ops.drive(forward, s) for s in steps])))
+    assert all(np.array_equal(row, rows[0]) for row in rows)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -130,7 +162,7 @@ def test_recorded_equals_driven(name: str, threads: int) -> None:
     assert seen == ["embed", *layer * 3, "logits"] * 3
 
 
-def test_plain_avx2_and_avx512_agree_on_a_whole_step() -> None:
+def test_all_instruction_sets_agree_on_a_whole_step() -> None:
     """Everything is one IEEE operation per lane, so even whole steps are equal across instruction sets."""
     rows = {name: Runner(threads=2, instruction_set=name).last_row(64) for name in SETS}
     assert all(np.array_equal(row, rows["plain"]) for row in rows.values())
