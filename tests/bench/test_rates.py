@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cutaway.bench import Limits, Settings, Subject, Work, measure, measure_ops
+from cutaway.bench import Limits, Meter, Settings, Subject, Work, measure, measure_ops
 from cutaway.bench.cost import Cost, step_costs, total
 from cutaway.bench.report import op_rows, rate_json, rate_row, step_json
 from cutaway.bench.synthetic import Shape, synthetic_file
@@ -136,3 +136,16 @@ def test_synthetic_tensors_have_the_bytes_of_their_shapes(type: str) -> None:
         elements, block = BLOCKS[tensor.type]
         assert tensor.raw.nbytes == np.prod(tensor.shape) // elements * block
     assert file.tensors["blk.1.ffn_up_exps.weight"].shape == (8, 256, 256)
+
+
+def test_the_bandwidth_is_that_of_reading_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A smaller buffer would lie in a cache, and the limit would be too high."""
+    loaded = subject(context=1024, streams=1)
+    sizes: list[int] = []
+    monkeypatch.setattr("cutaway.bench.rates.Meter", lambda ops, size: sizes.append(size) or Meter(ops, 1))
+    measure(loaded, [Work(tokens=1024), Work(streams=1, context=8)], rounds=1)
+    steps = [loaded.prompt(1024), [loaded.decoding(8 + 16, 1)]]
+    for size, costs in zip(
+        sizes, [[step_costs(loaded.decoder, loaded.layout, s) for s in part] for part in steps], strict=True
+    ):
+        assert size == int(sum(total(c).bytes for c in costs) / len(costs))

@@ -75,6 +75,11 @@ class _Running:
     rates: list[float]
     limits: list[Limits]
 
+    @property
+    def step_bytes(self) -> int:
+        """Bytes that one step reads: a pass of the bandwidth measurement reads as many."""
+        return int(self.cost.bytes if self.work.streams else self.cost.bytes / len(self.steps))
+
     def round(self, clock: Callable[[], float]) -> None:
         tokens, begin = 0, clock()
         for step in self.steps[: self.count] if self.work.streams else self.steps:
@@ -88,7 +93,7 @@ def measure(
 ) -> list[Rate]:
     """Every work and the limits in turn, `rounds` times. The first round only warms up. Raises ParameterError."""
     running = [_prepare(subject, work) for work in works]
-    meters = {id(one): Meter(subject.ops, int(one.cost.bytes / len(one.steps))) for one in running}
+    meters = {id(one): Meter(subject.ops, one.step_bytes) for one in running}
     for one in running:
         _size(one, clock)
     for _ in range(rounds):
