@@ -12,15 +12,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 
-from server.serving import CHAT, COMPLETIONS, HELLO, Running
+from cutaway.config import LimitsConfig
+from cutaway.server.app import STREAMS
+from server.serving import CHAT, COMPLETIONS, HELLO, config_for, running
 
 pytestmark = pytest.mark.models
 
@@ -146,29 +149,27 @@ def test_starting_needs_no_torch(smollm2_path: Path) -> None:
     assert done.stdout.strip() == "set()"
 
 
-def test_no_described_request_is_a_500(smol: Running) -> None:
+def test_no_described_request_is_a_500(smollm2_path: Path) -> None:
     """Schemathesis: requests made from our own description, right and wrong ones; none is a fault of ours."""
-    description: dict[str, Any] = smol.client.get("/openapi.json").json()
-    for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"):
-        schema = description["components"]["schemas"][path_model(description, path)]
-        for name in ("max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"):
-            if name in schema["properties"]:  # short answers; that they may be long is tested elsewhere
-                schema["properties"][name] = {"type": "integer", "maximum": 3}
-        schema["properties"].pop("stream", None)
-    api = schemathesis.openapi.from_dict(description)
+    config = replace(config_for(smollm2_path), limits=LimitsConfig(tokens_per_request=3))  # none is long
+    with running(config) as server:
+        description: dict[str, Any] = server.client.get("/openapi.json").json()
+        for path in STREAMS:
+            properties = description["components"]["schemas"][path_model(description, path)]["properties"]
+            properties.pop("stream", None)
+            for name in {"max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"} & properties.keys():
+                properties[name] = {"type": "integer", "maximum": 3}
 
-    @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-    def ask(case: Any) -> None:
-        reply = case.call(base_url=smol.url)
-        assert reply.status_code < 500, (case.path, case.body, reply.text)
+        @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+        def ask(case: Any) -> None:
+            reply = case.call(base_url=server.url, timeout=60)
+            assert reply.status_code < 500, (case.path, case.body, reply.text)
 
-    for path, operations in api.items():
-        for method, operation in operations.items():
-            if (path, method.upper()) != ("/metrics", "GET"):
-                from hypothesis import given
-
-                given(case=operation.as_strategy())(ask)()
-    assert smol.ok(CHAT, messages=HELLO, max_tokens=1)
+        for path, operations in schemathesis.openapi.from_dict(description).items():
+            for operation in operations.values():
+                if path != "/metrics":
+                    given(case=operation.as_strategy())(ask)()
+        assert server.ok(CHAT, messages=HELLO, max_tokens=1)
 
 
 def path_model(description: dict[str, Any], path: str) -> str:

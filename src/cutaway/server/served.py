@@ -139,5 +139,7 @@ def describe(served: Served, engine: Engine) -> None:
         served.sha256, instruction_set(config.backend or "native"), kv_k=config.kv_k, kv_v=config.kv_v,
         rope=config.rope_scaling,
     )  # fmt: skip
-    served.tool_format = detect_tool_format(template, engine.spec.family)
+    named = engine.manifest.name if engine.manifest is not None else engine.path.stem
+    # The name tells more than the family: SmolLM2 is a llama, and writes calls in a way of its own.
+    served.tool_format = detect_tool_format(template, named) or detect_tool_format(template, engine.spec.family)
     served.reasoning = detect_reasoning(template) if template else None
