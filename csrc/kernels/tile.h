@@ -16,7 +16,7 @@ namespace cutaway::CUTAWAY_ISA {
 #define UNROLL_TOKENS
 #endif
 
-constexpr int kPrefetch = 2048;  // bytes ahead in a panel
+constexpr int kPrefetch = 8192;  // bytes ahead in a panel
 
 INLINE void nibbles(const uint8_t* p, B* low, B* high) {
     const B mask = bset(15);
@@ -108,9 +108,8 @@ static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* tab
     F acc[M];
     for (int m = 0; m < M; m++) acc[m] = load(out + 16 * m);
     for (int g = from; g < to; g++, a++, panel += kPlaneBytes[C]) {
-        if constexpr (M <= 2)  // one or two tokens stream the weights from memory
-            for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kPrefetch + line, 0, 3);
-        else  // many tokens: the activations come from the second cache, again for every panel
+        for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kPrefetch + line, 0, 3);
+        if constexpr (M > 2)  // many tokens: the activations come from the second cache, again for every panel
             for (int line = 0; line < (int)sizeof(*a); line += 64) __builtin_prefetch((const char*)(a + 2) + line, 0, 3);
         B q[8];
         unpack<C>(panel, table, q);

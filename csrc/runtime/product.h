@@ -104,7 +104,7 @@ class Block {
     // `which`: blocks that are in use at once have buffers of their own.
     Block(const Kernels& k, Worker& worker, const Weight& w, int64_t block, int panels, int count, int which = 0)
         : weight(w), first((size_t)block * panels), size(std::min<size_t>(panels, w.panels() - first)) {
-        if (k.wide && count >= k.widest && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
+        if (k.wide && count >= 2 * k.widest && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
         if (!wide_) return;
         stride_ = w.layout.groups(w.inputs) * 512;
         lines_ = worker.lines(which, size * stride_);
@@ -114,7 +114,7 @@ class Block {
     // Times the tokens token .. token + height - 1, and the bias: out[i] is [height][16] of panel first + i.
     void multiply(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
         const Layout& l = weight.layout;
-        const int real = std::min(height, a.count - token), groups = (int)a.groups, stretch = height >= 8 ? kStretch : groups;
+        const int real = std::min(height, a.count - token), groups = (int)a.groups, stretch = a.count > k.widest ? kStretch : groups;
         if (l.is_float()) {
             for (size_t i = 0; i < size; i++)
                 for (int m = 0, step; m < real; m += step) {
