@@ -213,7 +213,10 @@ def test_importing_cutaway_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", ["README", "docs/cli", "docs/numerics", "docs/performance", "docs/serving", "docs/api"])
+PAGES = ["README", "docs/cli", "docs/numerics", "docs/performance", "docs/serving", "docs/api"]
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_both_languages_tell_the_same(name: str) -> None:
     """The English and the Chinese text have the same headings in number, and the same commands."""
     english, chinese = ((ROOT / f"{name}{end}").read_text(encoding="utf-8") for end in (".md", ".zh-CN.md"))
