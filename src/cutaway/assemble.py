@@ -57,6 +57,7 @@ class Options:
     contexts: int
     rope_scaling: RopeScaling | None
     step_ms: int
+    speculate: str | None = None
 
     def __post_init__(self) -> None:
         for name, value, last in (
@@ -67,9 +68,9 @@ class Options:
             if value is not None and not 1 <= value <= last:
                 raise ParameterError(f"{name} is {value}; it must be 1 to {last}")
         kinds, backends = tuple(KV_ITEM_BYTES), ("native", "reference")
-        for name, known in (("kv_k", kinds), ("kv_v", kinds), ("backend", backends)):
+        for name, known in (("kv_k", kinds), ("kv_v", kinds), ("backend", backends), ("speculate", (None, "ngram"))):
             if (kind := getattr(self, name)) not in known:
-                raise ParameterError(f"{name} is {kind!r}; it must be one of {', '.join(known)}")
+                raise ParameterError(f"{name} is {kind!r}; it must be one of {', '.join(map(str, known))}")
 
 
 class Engine:
@@ -88,11 +89,9 @@ class Engine:
         warnings: Sequence[str] = (),
     ) -> None:
         """Made by `load`. core: not yet started."""
-        self.tokenizer = tokenizer
-        self.template = template
-        self.spec = spec
+        self.tokenizer, self.template = tokenizer, template
+        self.spec, self.memory = spec, memory
         self.context = core.context
-        self.memory = memory
         self.path = file.path
         self.manifest = manifest
         self.warnings = tuple(warnings)
@@ -107,6 +106,7 @@ class Engine:
         backend: Backend = "native", kv_k: KVType = "bf16", kv_v: KVType = "bf16", max_requests: int = 16,
         contexts: int = 2, rope_scaling: str | RopeScaling | None = None, recorder: Recorder = NULL,
         seed: int | None = None, pull: bool = True, progress: Progress | None = None, step_ms: int = 200,
+        speculate: Literal["ngram"] | None = None,
     ) -> Engine:
         """Load a model.
 
@@ -117,10 +117,11 @@ class Engine:
         contexts the pages hold together. rope_scaling: as the option `--rope-scaling`, to stretch the context.
         seed: draw the seeds of requests that name none from this one, so that a whole run can be had again.
         step_ms: what a step of several requests may take; a newcomer waits for one (of one request: five times that).
+        speculate: "ngram": prompt lookup, the same answers sooner where they repeat what was there; see speculation.py.
         Raises ModelNotFoundError, DownloadError, FormatError, UnsupportedError, MemoryShortError, ParameterError.
         """
         scaling = parse_rope_scaling(rope_scaling) if isinstance(rope_scaling, str) else rope_scaling
-        options = Options(context, threads, backend, kv_k, kv_v, max_requests, contexts, scaling, step_ms)
+        options = Options(context, threads, backend, kv_k, kv_v, max_requests, contexts, scaling, step_ms, speculate)
         found = resolve(name_or_path, pull=pull, progress=progress)
         file = open_model(found.path)
         try:
@@ -150,7 +151,7 @@ class Engine:
         decoder.open_cache(layout)
         core = EngineCore(
             decoder.step_function(), layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
-            cost=CostModel.for_weights(memory.weight_bytes), limits=Limits(
+            speculate=options.speculate is not None, cost=CostModel.for_weights(memory.weight_bytes), limits=Limits(
                 max_requests=options.max_requests, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS,
                 step_us=1_000 * options.step_ms, alone_us=5_000 * options.step_ms,
             ),

@@ -48,6 +48,22 @@ def test_window_pages_go_back_as_soon_as_no_later_token_sees_them() -> None:
     assert -1 not in tables.table(1, 0)
 
 
+def test_what_was_written_for_nothing_goes_back_and_is_never_found() -> None:
+    tables = PageTables([GroupSize(None, 8), GroupSize(6, 4)], SIZE)
+    tokens = [1, 2, 3, 4, 5, 6, 7]
+    tables.open(1, tokens)
+    tables.extend(1, 13)  # six more than there are
+    tables.written(1, tokens, 7)
+    tables.check()
+    assert tables.length(1) == 7
+    assert [len(tables.table(1, group)) for group in (0, 1)] == [2, 2]
+    assert -1 not in tables.table(1, 1)  # the window lost nothing to positions that do not count
+    tables.close(1, tokens)
+    assert tables.open(2, [*tokens, 8, 9]) == 7
+    tables.close(2)
+    assert tables.open(3, [1, 2, 3, 4, 5, 6, 9]) == 4  # its second page was taken for something else
+
+
 def test_capacity_is_that_of_the_full_group_when_the_window_group_can_turn_over() -> None:
     assert PageTables([GroupSize(None, 8), GroupSize(6, 4)], SIZE).capacity == 32
     assert PageTables([GroupSize(None, 8), GroupSize(6, 3)], SIZE).capacity == 32  # 5 others: 2 pages or 3
@@ -233,12 +249,12 @@ class Ledger(RuleBasedStateMachine):
         if count <= 0:
             return
         self.tables.extend(request, count)
-        end = computed + count
+        end = computed + data.draw(st.integers(1, count))  # the rest of it was drafted, and wrong
         for group in range(len(self.tables.groups)):
             for index in range(computed // 2, (end - 1) // 2 + 1):
                 page = self.tables.table(request, group)[index]
                 self.contents[group][page] = tuple(tokens[: min(end, 2 * index + 2)])
-        self.tables.written(request, tokens)
+        self.tables.written(request, tokens, end)
         self.computed[request] = end
 
     @precondition(lambda self: self.live)

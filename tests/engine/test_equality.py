@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cutaway.engine import Finished, Limits, Stream
 from cutaway.errors import ContextExceededError
 from cutaway.sampling import SamplingParams
-from engine.driving import checked_step, collected, core, oracle
+from engine.driving import Worth, checked_step, collected, core, oracle
 from engine.fake_model import FakeModel, layout
 
 REQUEST = st.fixed_dictionaries(
@@ -23,6 +23,8 @@ REQUEST = st.fixed_dictionaries(
         "arrives": st.integers(0, 12),
         "cancelled": st.none() | st.integers(0, 20),
         "prompt_logprobs": st.sampled_from([None, None, None, 1]),
+        "allowed": st.sampled_from([None, (1, 2), (0, 1, 2), (3,)]),  # few tokens: what was drafted is often right
+        "stop": st.sampled_from([(), (), "ab", "bab"]),
     }
 )
 
@@ -34,16 +36,17 @@ REQUEST = st.fixed_dictionaries(
     page_size=st.sampled_from([1, 3, 4]),
     limits=st.sampled_from([(1, 1, 1), (2, 3, 2), (4, 16, 5), (3, 64, 64)]),
     sharing=st.booleans(),
+    speculate=st.booleans(),
 )
 def test_whatever_happens_every_answer_is_the_oracles(
     requests: list[dict[str, Any]], groups: tuple[tuple[int | None, int], ...], page_size: int,
-    limits: tuple[int, int, int], sharing: bool,
+    limits: tuple[int, int, int], sharing: bool, speculate: bool,
 ) -> None:
-    """Random arrivals, cancels, shared prefixes, chunk sizes, windows, and pools so small that requests are preempted.
-    An answer that was cancelled is the beginning of the oracle's."""
+    """Random arrivals, cancels, shared prefixes, chunk sizes, windows, drafts right and wrong, and pools so small that
+    requests are preempted. An answer that was cancelled is the beginning of the oracle's."""
     kv = layout(*groups, page_size=page_size)
     model = FakeModel(kv)
-    engine = core(model, kv, context=30, limits=Limits(*limits), sharing=sharing)
+    engine = core(model, kv, context=30, limits=Limits(*limits), sharing=sharing, speculate=speculate, cost=Worth())
     naive = oracle(kv, engine.context)
     streams: list[tuple[Stream, list[int], SamplingParams, dict[str, Any]]] = []
     step = 0
@@ -54,7 +57,7 @@ def test_whatever_happens_every_answer_is_the_oracles(
                 prompt = [1 + i % 3 for i in range(request["shared"])] + request["own"]
                 params = SamplingParams(
                     temperature=request["temperature"], max_tokens=request["max_tokens"], n=request["n"], seed=9,
-                    prompt_logprobs=request["prompt_logprobs"],
+                    prompt_logprobs=request["prompt_logprobs"], allowed_tokens=request["allowed"], stop=request["stop"],
                 )
                 try:
                     streams.append((engine.submit(prompt, params), prompt, params, request))

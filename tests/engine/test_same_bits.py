@@ -14,6 +14,7 @@ from cutaway.native import _native
 from cutaway.ops.native import NativeOps
 from cutaway.ops.protocol import F32
 from cutaway.sampling import SamplingParams
+from engine.driving import Worth
 from engine.fake_model import LetterTokenizer
 from oracle import Oracle
 from tiny import TinyModel
@@ -60,7 +61,8 @@ class Watch:
 
 
 def engine(
-    threads: int, *, chunk: int = 512, pages: int | None = None, requests: int = 16, instruction_set: str = ""
+    threads: int, *, chunk: int = 512, pages: int | None = None, requests: int = 16, instruction_set: str = "",
+    speculate: bool = False,
 ) -> EngineCore:
     model = TinyModel(NativeOps(threads=threads, instruction_set=instruction_set))
     layout = model.layout
@@ -68,7 +70,10 @@ def engine(
         layout = replace(layout, groups=tuple(replace(group, pages=pages) for group in layout.groups))
     limits = Limits(max_requests=min(requests, chunk), max_tokens=chunk, max_rows=64, step_us=10**9)
     tokenizer: Any = NumberTokenizer()
-    return EngineCore(model.ops.record(model.forward), layout, tokenizer, vocab=VOCAB, context=CONTEXT, limits=limits)
+    return EngineCore(
+        model.ops.record(model.forward), layout, tokenizer, vocab=VOCAB, context=CONTEXT, limits=limits,
+        cost=Worth() if speculate else None, speculate=speculate,
+    )
 
 
 TARGET = prompt(0, 61)
@@ -76,17 +81,19 @@ OTHERS = [prompt(i, length) for i, length in enumerate((1, 16, 17, 37, 38, 100, 
 PARAMS = SamplingParams(temperature=1.0, seed=3, max_tokens=24)
 
 
-def watched(core: EngineCore, *, others: Sequence[Sequence[int]] = (), late: bool = False) -> dict[int, bytes]:
+def watched(
+    core: EngineCore, *, others: Sequence[Sequence[int]] = (), late: bool = False, params: SamplingParams = PARAMS
+) -> dict[int, bytes]:
     """The bits of every row of TARGET's answer. late: the others are there first."""
     watch = Watch()
     streams = [core.submit(other, PARAMS) for other in others] if late else []
-    streams.append(core.submit(TARGET, PARAMS.replace(stages=[watch])))
+    streams.append(core.submit(TARGET, params.replace(stages=[watch])))
     if not late:
         streams += [core.submit(other, PARAMS) for other in others]
     while core.step():
         core.pages.check()
     assert all(event.error is None for stream in streams for event in stream if isinstance(event, Finished))
-    assert len(watch.rows) == PARAMS.max_tokens
+    assert len(watch.rows) == params.max_tokens
     return watch.rows
 
 
@@ -130,6 +137,15 @@ def test_in_a_page_that_another_request_began(truth: dict[int, bytes]) -> None:
         pass
     assert list(stream)
     assert watched(core) == truth
+
+
+@pytest.mark.parametrize("company", [0, 8])
+def test_with_drafts_right_and_wrong(company: int) -> None:
+    few = PARAMS.replace(allowed_tokens=[5, 77], max_tokens=40)
+    expected = watched(engine(1), params=few)
+    core = engine(2, speculate=True)
+    assert watched(core, others=OTHERS[:company], params=few) == expected
+    assert 0 < core.accepted < core.drafted
 
 
 def test_after_preemptions(truth: dict[int, bytes]) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import cutaway.engine.scheduler
 from cutaway.cache import GroupSize, PageTables
 from cutaway.engine.cost import CostModel
-from cutaway.engine.scheduler import Limits, Plan, Scheduler, Work
+from cutaway.engine.scheduler import Limits, Scheduler
+from cutaway.engine.work import Plan, Work
 
 FAST = CostModel(1_000, 10, 0.0)
 

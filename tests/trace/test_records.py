@@ -54,4 +54,6 @@ def test_step() -> None:
         "rows": 2,
         "milliseconds": {"forward": 3.5},
         "pages_held": [4, 0],
+        "drafted": 0,
+        "accepted": 0,
     }

@@ -159,9 +159,14 @@ class PageTables:
             while len(table) * self.page_size < held.length:
                 table.append(pool.take())
 
-    def written(self, request: int, tokens: Sequence[int]) -> None:
-        """Every position that the request was extended to is written. tokens: its tokens, at least as many."""
+    def written(self, request: int, tokens: Sequence[int], length: int | None = None) -> None:
+        """The positions that the request was extended to are written. tokens: its tokens, at least as many.
+
+        length: only so many count; what was held for those beyond is given back, and nobody finds it.
+        """
         held = self._held[request]
+        if length is not None:
+            self._shorten(held, length)
         held.written = held.length
         if self.sharing:
             self._publish(held, tokens)
@@ -171,6 +176,13 @@ class PageTables:
                 pool.give(table[i])
                 table[i] = -1
             held.first[index] = max(first, held.first[index])
+
+    def _shorten(self, held: _Held, length: int) -> None:
+        assert held.published * self.page_size <= length <= held.length, "what was published cannot be taken back"
+        held.length = length
+        for pool, table in zip(self.pools, held.tables, strict=True):
+            while len(table) > -(-length // self.page_size):
+                pool.give(table.pop())
 
     def _publish(self, held: _Held, tokens: Sequence[int]) -> None:
         """Make the pages that became full findable. Where the tree has an equal page, hold that one instead."""

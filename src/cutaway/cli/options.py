@@ -33,6 +33,9 @@ class LoadOptions:
     rope_scaling: Annotated[
         str | None, option("--rope-scaling", help="Stretch the context: linear:2, ntk:4, dynamic, yarn:4, ...")
     ] = None
+    speculate: Annotated[
+        str | None, option("--speculate", help="ngram: quicker where an answer repeats what was there; same answer.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

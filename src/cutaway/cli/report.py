@@ -99,6 +99,8 @@ def timings_line(result: Result, loaded: float | None = None) -> str:
     parts.append(f"prefill {computed} tokens in {times.prefill:.3f} s, {_rate(computed, times.prefill)}{cached}")
     later = max(0, len(result.token_ids) - 1)  # the first comes out of the prefill
     parts.append(f"decode {later} tokens in {times.decode:.3f} s, {_rate(later, times.decode)}")
+    if times.drafted:
+        parts.append(f"speculation {times.accepted} of {times.drafted} drafted tokens accepted")
     return "[" + "; ".join(parts) + "]"
 
 

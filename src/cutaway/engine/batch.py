@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cutaway.cache import PageTables
-from cutaway.engine.scheduler import Plan
+from cutaway.engine.work import Chunk, Plan
 from cutaway.ops.protocol import I32, Step
 
 
@@ -14,7 +14,7 @@ def build_step(plan: Plan, pages: PageTables) -> Step:
     chunks = plan.chunks
     counts = np.array([chunk.count for chunk in chunks], np.int32)
     ends = np.cumsum(counts, dtype=np.int32)
-    tokens = [token for chunk in chunks for token in chunk.work.tokens[chunk.start : chunk.start + chunk.count]]
+    tokens = [token for chunk in chunks for token in _tokens(chunk)]
     positions = [np.arange(chunk.start, chunk.start + chunk.count, dtype=np.int32) for chunk in chunks]
     rows = [np.arange(end - chunk.rows, end, dtype=np.int32) for end, chunk in zip(ends, chunks, strict=True)]
     return Step(
@@ -24,6 +24,11 @@ def build_step(plan: Plan, pages: PageTables) -> Step:
         page_tables=tuple(_tables(plan, pages, group) for group in range(len(pages.groups))),
         rows=np.concatenate(rows),
     )
+
+
+def _tokens(chunk: Chunk) -> list[int]:
+    known = chunk.work.tokens[chunk.start : chunk.start + chunk.count]
+    return known + chunk.work.drafts[: chunk.drafted]
 
 
 def _tables(plan: Plan, pages: PageTables, group: int) -> I32:

@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cutaway.engine.request import Request, Sink
-from cutaway.engine.scheduler import Work
+from cutaway.engine.speculation import Speculator
+from cutaway.engine.work import Work
 from cutaway.errors import ContextExceededError, ParameterError
 from cutaway.sampling import Sampler, SamplingParams, StopChecker, compile_constraint, draw_seed
 from cutaway.text import Tokenizer
@@ -18,12 +19,14 @@ MAX_CHOICES = 128
 class Door:
     """Turns a prompt and its parameters into requests, or refuses them with the numbers.
 
-    vocab: rows of the model's logits. context: tokens that prompt and answer may have together.
+    vocab: rows of the model's logits. context: tokens that prompt and answer may have together. speculate: draft tokens
+    of the answers.
     """
 
     tokenizer: Tokenizer
     vocab: int
     context: int
+    speculate: bool = False
     _last: int = 0
 
     def requests(
@@ -48,6 +51,9 @@ class Door:
             stops = StopChecker(params, ends, detokenizer, room=room)
             request = Request(work, params, sampler, stops, choice=choice, seed=seed, events=events)
             request.warnings.extend(warnings)
+            if self.speculate:
+                request.most = room if params.max_tokens is None else min(room, params.max_tokens)
+                request.speculator = Speculator()
             yield request
 
     def prepare(self, params: SamplingParams) -> tuple[str, ...]:

@@ -37,13 +37,16 @@ class Usage:
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds. queued: from submission to the first step it had part in; prefill: from there to the first token;
-    decode: from the first token to the end; total: all three. preemptions: how often its pages were taken."""
+    decode: from the first token to the end; total: all three. preemptions: how often its pages were taken. drafted,
+    accepted: tokens of the answer that speculation computed beforehand, and those of them that were chosen."""
 
     queued: float
     prefill: float
     decode: float
     total: float
     preemptions: int = 0
+    drafted: int = 0
+    accepted: int = 0
 
     @property
     def ttft(self) -> float:

@@ -20,17 +20,19 @@ from cutaway.engine.cost import CostModel
 from cutaway.engine.door import Door
 from cutaway.engine.events import Event
 from cutaway.engine.record import Laps, step_record, token_record
-from cutaway.engine.request import Request, Sink, Stream
-from cutaway.engine.scheduler import Chunk, Limits, Plan, Scheduler
+from cutaway.engine.request import Chosen, Request, Sink, Stream
+from cutaway.engine.scheduler import Limits, Scheduler
+from cutaway.engine.work import Chunk, Plan
 from cutaway.errors import CutawayError, EngineError
 from cutaway.ops.protocol import F32, KVLayout, Step
-from cutaway.sampling import Choice, SamplingParams, StopKind, StopReason
+from cutaway.sampling import SamplingParams, StopKind, StopReason
 from cutaway.text import Tokenizer
 from cutaway.trace import NULL, Record, Recorder
 
 StepFunction = Callable[[Step], F32]
-Outcome = Choice | CutawayError | None
-"""What a chunk's rows led to: a token, the end of its request, or nothing yet (more of the prompt is due)."""
+Outcome = tuple[Request, Chunk, list[Chosen], CutawayError | None]
+"""What a chunk's rows led to: no token (more of the prompt is due), one, or several (drafts were right), and then
+perhaps an error that ends the request."""
 
 
 class EngineCore:
@@ -40,12 +42,13 @@ class EngineCore:
     layout: the pages of the step function's cache. vocab: ids that a prompt may hold, and columns of the logits.
     context: tokens that prompt and answer may have together; less if the pages do not hold so many.
     cost: what a step is believed to cost before one was measured. sharing: take up prefixes that are already written.
+    speculate: compute tokens of an answer beforehand where they likely follow and it pays; the answer is the same.
     """
 
     def __init__(
         self, step_function: StepFunction, layout: KVLayout, tokenizer: Tokenizer, *,
         vocab: int, context: int, limits: Limits | None = None, cost: CostModel | None = None,
-        recorder: Recorder = NULL, sharing: bool = True,
+        recorder: Recorder = NULL, sharing: bool = True, speculate: bool = False,
     ) -> None:
         groups = [GroupSize(group.window, group.pages) for group in layout.groups]
         self.pages = PageTables(groups, layout.page_size, sharing=sharing)
@@ -56,9 +59,10 @@ class EngineCore:
         self.steps = 0
         self.busy = 0.0  # seconds spent in the step function
         self.preemptions = 0
+        self.drafted = self.accepted = 0
         self._step_function = step_function
         self._tokenizer = tokenizer
-        self._door = Door(tokenizer, vocab, self.context)
+        self._door = Door(tokenizer, vocab, self.context, speculate)
         self._recorder = recorder
         self._requests: dict[int, Request] = {}
         self._inbox: SimpleQueue[tuple[str, Sequence[Request]]] = SimpleQueue()
@@ -137,8 +141,8 @@ class EngineCore:
         plan = self._plan(laps)
         logits = self._compute(plan, laps)
         choices = self._choose(plan, logits, laps)
-        self._settle(choices)
-        self._record_step(plan, laps)
+        accepted = self._settle(choices)
+        self._record_step(plan, accepted, laps)
         return bool(self._requests)
 
     def _receive(self, wait: bool = False) -> None:
@@ -160,6 +164,9 @@ class EngineCore:
             self._end(request, "time")
 
     def _plan(self, laps: Laps) -> Plan:
+        running = self.scheduler.running
+        for work in running:
+            self._requests[work.id].draft(self.cost, len(running))
         plan = self.scheduler.plan()
         for work in plan.admitted:
             self._requests[work.id].admitted()
@@ -184,49 +191,53 @@ class EngineCore:
             return _as_ours(error, "the model failed in this step")
         self.steps += 1
         self.busy += milliseconds / 1_000
+        self.drafted += plan.drafted
         self.cost.observe(plan.tokens, plan.pairs, milliseconds * 1_000)
         return logits
 
-    def _choose(self, plan: Plan, logits: F32 | CutawayError, laps: Laps) -> list[tuple[Request, Chunk, Outcome]]:
+    def _choose(self, plan: Plan, logits: F32 | CutawayError, laps: Laps) -> list[Outcome]:
         """What each chunk's rows lead to. A request whose rows or stages fail fails alone."""
-        outcomes: list[tuple[Request, Chunk, Outcome]] = []
+        outcomes: list[Outcome] = []
         row = 0
         for chunk in plan.chunks:
             request = self._requests[chunk.work.id]
-            outcome: Outcome
+            chosen: list[Chosen] = []
+            failed = None
             try:
                 if isinstance(logits, CutawayError):
                     raise logits
-                outcome = request.choose(chunk, logits[row : row + chunk.rows], self._recorder)
+                for one in request.choose(chunk, logits[row : row + chunk.rows], self._recorder):
+                    chosen.append(one)  # each stays if the next one fails
             except Exception as error:
-                outcome = _as_ours(error, "no token could be chosen")
-            outcomes.append((request, chunk, outcome))
+                failed = _as_ours(error, "no token could be chosen")
+            outcomes.append((request, chunk, chosen, failed))
             row += chunk.rows
         laps("sample")
         return outcomes
 
-    def _settle(self, outcomes: list[tuple[Request, Chunk, Outcome]]) -> None:
-        """Write down what was computed, hand out the tokens, and end what has ended."""
-        for request, chunk, outcome in outcomes:
-            if isinstance(outcome, CutawayError):
-                self._end(request, "error", outcome)
-                continue
-            self.scheduler.advance(chunk)
-            if outcome is not None:
-                self._take(request, outcome)
+    def _settle(self, outcomes: list[Outcome]) -> int:
+        """Write down what was computed, hand out the tokens, and end what has ended. Returns the accepted drafts."""
+        before = self.accepted
+        for request, chunk, chosen, failed in outcomes:
+            for one in chosen:
+                self._take(request, one)
+            if chosen or failed is None:
+                accepted = max(0, len(chosen) - 1)
+                self.accepted += accepted
+                self.scheduler.advance(chunk, accepted)
+                request.learn(chosen, chunk.drafted)
+            if failed is not None:
+                self._end(request, "error", failed)
+            elif chosen and (stop := chosen[-1].stop) is not None:
+                self._finish(request, stop)
             elif not request.work.due:  # max_tokens 0: only the prompt was wanted
                 self._end(request, "length")
+        return self.accepted - before
 
-    def _take(self, request: Request, choice: Choice) -> None:
-        try:
-            stop = request.take(choice)
-        except Exception as error:
-            return self._end(request, "error", _as_ours(error, "the answer could not be continued"))
+    def _take(self, request: Request, chosen: Chosen) -> None:
+        request.take(chosen)
         if self._recorder.active:
-            self._record(token_record(request, choice, self.steps, self._tokenizer))
-        if stop is not None:
-            self._finish(request, stop)
-        return None
+            self._record(token_record(request, chosen.choice, self.steps, self._tokenizer))
 
     def _end(self, request: Request, kind: StopKind, error: CutawayError | None = None) -> None:
         """End a request that no token of its own ended."""
@@ -255,9 +266,9 @@ class EngineCore:
         except Empty:
             return words
 
-    def _record_step(self, plan: Plan, laps: Laps) -> None:
+    def _record_step(self, plan: Plan, accepted: int, laps: Laps) -> None:
         if self._recorder.active and plan.chunks:
-            self._record(step_record(self.steps, plan, laps, self.pages))
+            self._record(step_record(self.steps, plan, accepted, laps, self.pages))
 
     def _record(self, record: Record) -> None:
         """A recorder that fails (a full disk) is given up, and every request told; none fails for it."""

@@ -6,7 +6,7 @@ from time import monotonic, perf_counter
 
 from cutaway.cache import PageTables
 from cutaway.engine.request import Request
-from cutaway.engine.scheduler import Plan
+from cutaway.engine.work import Plan
 from cutaway.sampling import Choice
 from cutaway.text import Tokenizer
 from cutaway.trace import StepRecord, TokenRecord
@@ -27,7 +27,7 @@ class Laps:
         return milliseconds
 
 
-def step_record(step: int, plan: Plan, laps: Laps, pages: PageTables) -> StepRecord:
+def step_record(step: int, plan: Plan, accepted: int, laps: Laps, pages: PageTables) -> StepRecord:
     return StepRecord(
         step=step,
         requests=tuple(str(chunk.work.id) for chunk in plan.chunks),
@@ -35,6 +35,8 @@ def step_record(step: int, plan: Plan, laps: Laps, pages: PageTables) -> StepRec
         rows=sum(chunk.rows for chunk in plan.chunks),
         milliseconds=dict(laps.milliseconds),
         pages_held=tuple(pool.held for pool in pages.pools),
+        drafted=plan.drafted,
+        accepted=accepted,
     )
 
 

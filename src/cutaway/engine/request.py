@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from queue import SimpleQueue
 from time import monotonic
 from typing import Protocol
 
+from cutaway.engine.cost import CostModel, pairs
 from cutaway.engine.events import Event, Finished, Timings, TokenChosen, TokenLogprob, Usage
-from cutaway.engine.scheduler import Chunk, Work
+from cutaway.engine.speculation import Speculator
+from cutaway.engine.work import Chunk, Work
 from cutaway.errors import CutawayError
 from cutaway.ops.protocol import F32
 from cutaway.sampling import Choice, Sampler, SamplingParams, StopChecker, StopReason, token_logprobs
@@ -19,6 +22,15 @@ class Sink(Protocol):
     """Where a request's events go. The engine's thread calls `put`, which must neither wait nor fail."""
 
     def put(self, event: Event, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The next token of an answer: the text that is now safe to show, and why the answer ends with it, if it does."""
+
+    choice: Choice
+    text: str
+    stop: StopReason | None
 
 
 class Request:
@@ -36,6 +48,8 @@ class Request:
         self.stops = stops
         self.events = events
         self.finished = False
+        self.most = 0  # tokens that the answer can have; only speculation asks
+        self.speculator: Speculator | None = None
         self.prompt_logprobs: list[TokenLogprob | None] = [None]
         self.warnings: list[str] = []
         self._cached: int | None = None
@@ -69,31 +83,51 @@ class Request:
     def preempted(self) -> None:
         self._preemptions += 1
 
-    def choose(self, chunk: Chunk, rows: F32, recorder: Recorder) -> Choice | None:
-        """Read a chunk's rows: the prompt's log-probabilities, then the next token. None if no token is due yet.
+    def draft(self, cost: CostModel, sharers: int) -> None:
+        """Make tokens due that likely follow the last one, as many as pay in a step that `sharers` answers share."""
+        work = self.work
+        work.drafts = []
+        if self.speculator is not None and self.outputs and work.due == 1:
+            one = cost.predict(1, pairs(work.computed, 1)) - cost.base
+            left = self.most - self.outputs - 1
+            work.drafts = self.speculator.draft(work.tokens, left, cost.base // sharers + one, one)
+
+    def choose(self, chunk: Chunk, rows: F32, recorder: Recorder) -> Iterator[Chosen]:
+        """Read a chunk's rows: the prompt's log-probabilities, then the next token, and one more for every draft that
+        was chosen, up to the answer's end. Nothing if no token is due yet.
 
         rows: float32 [chunk.rows, vocab]. Raises EngineError where a row is not finite, and what a stage raises.
         """
         tokens, first = self.work.tokens, chunk.start + chunk.count - chunk.rows
-        for position, row in enumerate(rows, first):
-            if position + 1 == len(tokens):
-                return None if self.params.max_tokens == 0 else self.sampler.choose(row, recorder)
-            token = tokens[position + 1]
+        silent = len(tokens) - 1 - first  # rows of the prompt
+        for row, token in zip(rows, tokens[first + 1 :], strict=False):
             told = token_logprobs(row, token, self.params.prompt_logprobs or 0)
             self.prompt_logprobs.append(TokenLogprob(token, told.logprob, told.rank, told.top))
-        return None
+        if self.params.max_tokens == 0:
+            return
+        drafts = self.work.drafts[: chunk.drafted]
+        for at, row in enumerate(rows[silent:]):
+            choice = self.sampler.choose(row, recorder)
+            text, stop = self.stops.push(choice.token)
+            yield Chosen(choice, text, stop)
+            if stop is not None or drafts[at : at + 1] != [choice.token]:
+                return
 
-    def take(self, choice: Choice) -> StopReason | None:
-        """Append a token and tell of it. Returns why the answer ends with it, if it does."""
+    def learn(self, chosen: Sequence[Chosen], drafted: int) -> None:
+        """Compare what was chosen with what was believed to follow; `drafted` tokens of that were computed."""
+        if self.speculator is not None:
+            self.speculator.learn([one.choice.token for one in chosen], drafted)
+
+    def take(self, chosen: Chosen) -> None:
+        """Append a token and tell of it."""
         if self._first is None:
             self._first = monotonic()
+        choice = chosen.choice
         self.work.tokens.append(choice.token)
-        text, stop = self.stops.push(choice.token)
         logprob = None
         if self.params.logprobs is not None and choice.logprob is not None and choice.rank is not None:
             logprob = TokenLogprob(choice.token, choice.logprob, choice.rank, choice.top)
-        self.events.put(TokenChosen(self.id, self.choice, self.outputs - 1, choice.token, text, logprob))
-        return stop
+        self.events.put(TokenChosen(self.id, self.choice, self.outputs - 1, choice.token, chosen.text, logprob))
 
     def finish(self, stop: StopReason, error: CutawayError | None = None) -> None:
         """Its last event. Nothing follows."""
@@ -114,7 +148,9 @@ class Request:
         begin, end = self._submitted, monotonic()
         started = end if self._started is None else self._started
         first = end if self._first is None else self._first
-        return Timings(started - begin, first - started, end - first, end - begin, self._preemptions)
+        drafted, accepted = (0, 0) if (s := self.speculator) is None else (s.drafted, s.accepted)
+        spans = started - begin, first - started, end - first, end - begin
+        return Timings(*spans, self._preemptions, drafted, accepted)
 
 
 class Stream:

@@ -1,9 +1,9 @@
 """Which requests compute how many tokens in the next step. Integers only; no phases.
 
-A request is due `total - computed` tokens: its prompt at first, one token a step later, everything again after it was
-preempted. Each step has a budget of predicted microseconds, tokens and rows. Small dues are served first and in full
-(running answers, thus, before prompts); what is left is shared equally by the large ones, so that neither a long prompt
-starves newcomers nor newcomers a long prompt.
+A request is due `total - computed` tokens: its prompt at first, one token a step later (and what was drafted to follow
+it, which may turn out wrong), everything again after it was preempted. Each step has a budget of predicted
+microseconds, tokens and rows. Small dues are served first and in full (running answers, thus, before prompts); what is
+left is shared equally by the large ones, so that neither a long prompt starves newcomers nor newcomers a long prompt.
 
 Pages go to the oldest first. When there are none left, the youngest running request gives all of its pages back and
 is computed anew later: the same bits, as any other schedule.
@@ -12,11 +12,13 @@ is computed anew later: the same bits, as any other schedule.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import ge
 
 from cutaway.cache import PageTables
 from cutaway.engine.cost import CostModel, pairs
+from cutaway.engine.work import Chunk, Plan, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,56 +34,6 @@ class Limits:
 
     def __post_init__(self) -> None:
         assert 0 < self.max_requests <= min(self.max_tokens, self.max_rows), "a running request needs a token and a row"
-
-
-@dataclass(slots=True, eq=False)
-class Work:
-    """What the scheduler knows of a request.
-
-    tokens: prompt and answer so far. Logits are wanted at every position from `rows_from` on.
-    key: what its keys and values depend on beside the tokens; prefixes are shared only within.
-    """
-
-    id: int
-    tokens: list[int]
-    rows_from: int
-    key: Hashable = None
-    computed: int = 0
-    prompt: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.prompt = len(self.tokens)
-
-    @property
-    def due(self) -> int:
-        return len(self.tokens) - self.computed
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """`count` tokens of a request from position `start` on; logits are wanted for the last `rows` of them."""
-
-    work: Work
-    start: int
-    count: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One step. admitted: requests that begin (or begin again) with it; preempted: those that gave their pages back."""
-
-    chunks: tuple[Chunk, ...]
-    admitted: tuple[Work, ...]
-    preempted: tuple[Work, ...]
-
-    @property
-    def tokens(self) -> int:
-        return sum(chunk.count for chunk in self.chunks)
-
-    @property
-    def pairs(self) -> int:
-        return sum(pairs(chunk.start, chunk.count) for chunk in self.chunks)
 
 
 class Scheduler:
@@ -108,15 +60,19 @@ class Scheduler:
     def plan(self) -> Plan:
         """The next step; pages for it are held when this returns. Empty only if there is no request."""
         admitted = self._admit()
+        if not self._fit(self.running, drafts=True):  # a draft takes no page that another needs
+            for work in self.running:
+                work.drafts = []
         chunks, preempted = self._place(self._grants())
         return Plan(chunks, admitted, preempted)
 
-    def advance(self, chunk: Chunk) -> None:
-        """The chunk's keys and values are written, and its rows were read."""
+    def advance(self, chunk: Chunk, accepted: int = 0) -> None:
+        """The chunk's keys and values are written, and its rows were read. accepted: drafts that are tokens now."""
         work = chunk.work
-        work.computed += chunk.count
+        work.computed += chunk.count - chunk.drafted + accepted
+        work.drafts = []
         work.rows_from = max(work.rows_from, work.computed)
-        self.pages.written(work.id, work.tokens)
+        self.pages.written(work.id, work.tokens, work.computed)
 
     def _admit(self) -> tuple[Work, ...]:
         """Move requests from waiting to running, in order, as long as all that is due fits into the pages there are.
@@ -146,12 +102,16 @@ class Scheduler:
     def _open(self, work: Work) -> bool:
         """Take up the request's written prefix, if the rest can then be held beside what the others are due."""
         work.computed = self.pages.open(work.id, work.tokens, limit=work.rows_from, key=work.key)
-        needs = [self.pages.need(other.id, len(other.tokens)) for other in (*self.running, work)]
-        if all(sum(need) <= pages for need, pages in zip(zip(*needs, strict=True), self.pages.available, strict=True)):
+        if self._fit([*self.running, work]):
             return True
         self.pages.close(work.id, work.tokens)
         work.computed = 0
         return False
+
+    def _fit(self, works: Sequence[Work], drafts: bool = False) -> bool:
+        """Whether all that these are due, with their drafts or without, can be held beside one another."""
+        needs = [self.pages.need(work.id, len(work.tokens) + drafts * len(work.drafts)) for work in works]
+        return all(map(ge, self.pages.available, map(sum, zip(*needs, strict=True))))
 
     def _grants(self) -> dict[int, int]:
         """Tokens that each running request may compute, at least one: equal shares, what one leaves goes on."""
@@ -183,7 +143,8 @@ class Scheduler:
             if count:
                 self.pages.extend(work.id, count)
                 end = work.computed + count
-                chunks.append(Chunk(work, work.computed, count, min(count, max(0, end - work.rows_from))))
+                rows, drafted = (min(count, max(0, end - first)) for first in (work.rows_from, len(work.tokens)))
+                chunks.append(Chunk(work, work.computed, count, rows, drafted))
             at += 1
         return tuple(chunks), tuple(preempted)
 
@@ -191,6 +152,6 @@ class Scheduler:
         """Take the youngest running request's pages; it waits at the head of the line."""
         work = self.running.pop()
         self.pages.close(work.id, work.tokens)
-        work.computed = 0
+        work.computed, work.drafts = 0, []
         self.waiting.appendleft(work)
         return work

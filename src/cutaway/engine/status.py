@@ -19,7 +19,8 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """running, waiting: answers; steps: so far, busy: seconds spent in them; preemptions: so far.
+    """running, waiting: answers; steps: so far, busy: seconds spent in them; preemptions: so far; drafted, accepted:
+    tokens that speculation computed beforehand so far, and those of them that were chosen.
 
     Read while the engine works on: each number is right for some moment, all together perhaps not for the same one.
     """
@@ -30,6 +31,8 @@ class Status:
     busy: float
     preemptions: int
     pages: tuple[Pages, ...]
+    drafted: int = 0
+    accepted: int = 0
 
 
 def status_of(core: EngineCore) -> Status:
@@ -40,4 +43,5 @@ def status_of(core: EngineCore) -> Status:
         for group, pool in zip(pages.groups, pages.pools, strict=True)
     ]
     running, waiting = len(core.scheduler.running), len(core.scheduler.waiting)
-    return Status(running, waiting, core.steps, core.busy, core.preemptions, tuple(pools))
+    counts = core.steps, core.busy, core.preemptions
+    return Status(running, waiting, *counts, tuple(pools), core.drafted, core.accepted)

@@ -53,7 +53,8 @@ class TokenRecord:
 @dataclass(frozen=True, slots=True)
 class StepRecord:
     """One forward pass. tokens: all tokens of the step; rows: those whose logits were wanted; milliseconds: per named
-    part (`plan`, `batch`, `forward`, `sample`, ...); pages_held: pages in use after it, per group of layers."""
+    part (`plan`, `batch`, `forward`, `sample`, ...); pages_held: pages in use after it, per group of layers; drafted:
+    those of the tokens that speculation believed to follow; accepted: those of them that were then chosen."""
 
     step: int
     requests: tuple[str, ...]
@@ -61,6 +62,8 @@ class StepRecord:
     rows: int
     milliseconds: Mapping[str, float]
     pages_held: tuple[int, ...]
+    drafted: int = 0
+    accepted: int = 0
 
 
 Record = StageRecord | TokenRecord | StepRecord

@@ -1,0 +1,66 @@
+"""What the scheduler knows of a request, and what it plans for a step. Integers only."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from cutaway.engine.cost import pairs
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """What the scheduler knows of a request.
+
+    tokens: prompt and answer so far; drafts: what perhaps follows. Logits are wanted at every position from `rows_from`
+    on.
+    key: what its keys and values depend on beside the tokens; prefixes are shared only within.
+    """
+
+    id: int
+    tokens: list[int]
+    rows_from: int
+    key: Hashable = None
+    computed: int = 0
+    prompt: int = field(init=False)
+    drafts: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.prompt = len(self.tokens)
+
+    @property
+    def due(self) -> int:
+        return len(self.tokens) + len(self.drafts) - self.computed
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """`count` tokens of a request from position `start` on; logits are wanted for the last `rows` of them, and the last
+    `drafted` are drafts."""
+
+    work: Work
+    start: int
+    count: int
+    rows: int
+    drafted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One step. admitted: requests that begin (or begin again) with it; preempted: those that gave their pages back."""
+
+    chunks: tuple[Chunk, ...]
+    admitted: tuple[Work, ...]
+    preempted: tuple[Work, ...]
+
+    @property
+    def drafted(self) -> int:
+        return sum(chunk.drafted for chunk in self.chunks)
+
+    @property
+    def tokens(self) -> int:
+        return sum(chunk.count for chunk in self.chunks)
+
+    @property
+    def pairs(self) -> int:
+        return sum(pairs(chunk.start, chunk.count) for chunk in self.chunks)
