@@ -53,6 +53,9 @@ def status_of(*arguments: str) -> int:
         (["no-such-command"], "usage"),
         (["pull", "--no-such-option"], "usage"),
         (["tokens", "--model"], "usage"),
+        (["run", ""], "parameter_invalid"),
+        (["chat", "--choices", "2"], "parameter_invalid"),
+        (["chat", "--logprobs", "1"], "parameter_invalid"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(
@@ -104,7 +107,7 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("--help") == 0
     listed = capsys.readouterr().out.partition("Commands:")[2].split("\n")
     commands = [line.split()[0] for line in listed if line.startswith("  ") and line[2] != " "]
-    known = "run chat serve pull models rm tokens presets plan config version"
+    known = "run chat serve pull models rm tokens presets plan config bench version"
     assert set(commands) == set(known.split())
     for command in commands:
         assert status_of(command, "--help") == 0
@@ -127,6 +130,26 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     )  # fmt: skip
     assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "closed", "status"),
+    [
+        ("presets", ">&-", 0), ("pull nothing-like-it", "2>&-", 2), ("pull x >&-", "2>&-", 2),
+        ("run -", "<&-", 2), ("run -", "</dev/null", 2),
+    ],
+)
+def test_streams_that_are_closed(command: str, closed: str, status: int) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m cutaway {command} {closed}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status and done.stdout == "" and "internal" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_names_values_by_their_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("run", "--help") == 0
+    assert "<list[" not in capsys.readouterr().out
 
 
 def test_presets(capsys: pytest.CaptureFixture[str]) -> None:

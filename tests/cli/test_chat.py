@@ -113,6 +113,19 @@ def test_an_error_ends_the_turn_only(capsys: pytest.CaptureFixture[str]) -> None
     assert len(talk.messages) == 2
 
 
+def test_lines_are_text_in_whatever_encoding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk, engine = conversation()
+    data = io.BytesIO("-\n你好\n".encode("gb18030"))
+    lines = io.TextIOWrapper(data, encoding="utf-8", errors="surrogateescape")  # as `prepare_streams` makes it
+    monkeypatch.setattr(sys, "stdin", lines)
+    talk.talk()
+    assert [messages[-1]["content"] for messages in engine.heard] == ["-", "你好"]  # "-" is a line, not standard input
+    err = capsys.readouterr().err
+    assert "read as GB18030" in err and "--encoding" not in err  # which chat does not have
+
+
 @pytest.mark.models
 def test_a_turn_computes_only_what_is_new(
     smollm2_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path

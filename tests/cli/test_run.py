@@ -59,6 +59,21 @@ def test_a_drawn_seed_gives_the_answer_again(run: Cutaway) -> None:
     assert first == run("Tell me a secret.", "-n", "12", "-t", "1.5", "--seed", seed)
 
 
+def test_an_interrupted_answer_tells_its_seed(run: Cutaway, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[str] = []
+
+    def interrupted(text: str) -> None:
+        pieces.append(text)
+        if len(pieces) == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cutaway.cli.run.write", interrupted)
+        run("Name a colour.", "--ignore-eos", "-n", "20", status=130)
+    seed = run.err.split("[seed ")[1].split("]")[0]
+    assert run("Name a colour.", "--seed", seed, "--ignore-eos", "-n", "20").startswith("".join(pieces))
+
+
 def test_raw_and_stops(run: Cutaway) -> None:
     told = json.loads(run("--raw", "1 2 3 4 5", "-t", "0", "--stop", "8", "-n", "20", "--json", "--logprobs", "2"))
     assert told["text"].startswith(" 6 7") and "8" not in told["text"]

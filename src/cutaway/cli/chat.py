@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cutaway.cli.input import text_argument
+from cutaway.cli.input import typed_line
 from cutaway.cli.loading import open_engine, read_config, sampling_params
 from cutaway.cli.options import LoadOptions, SamplingOptions, option, takes_options
 from cutaway.cli.report import stop_line, timings_line
 from cutaway.cli.terminal import say, warn, write
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, ParameterError
 
 if TYPE_CHECKING:
     from cutaway.assemble import Engine
@@ -38,7 +38,7 @@ def chat(
     from cutaway.text import require_template
 
     config = read_config(load)
-    sampling_params(sampling, config)
+    check_told(sampling_params(sampling, config))
     with open_engine(load, config) as engine:
         require_template(engine.template)
         params = sampling_params(sampling, config, engine.defaults)
@@ -46,6 +46,15 @@ def chat(
             params = params.replace(seed=draw_seed())
             say(f"[seed {params.seed}]")
         Conversation(engine, params, system if system is not None else config.system, timings=timings).talk()
+
+
+def check_told(params: SamplingParams) -> None:
+    """Raises ParameterError for what a conversation has no place to show."""
+    if params.n != 1:
+        raise ParameterError(f"--choices is {params.n}; a conversation has one answer a turn", hint="see: cutaway run")
+    for name in ("logprobs", "prompt_logprobs"):
+        if getattr(params, name) is not None:
+            raise ParameterError(f"{name} cannot be shown in a conversation", hint="see: cutaway run")
 
 
 class Conversation:
@@ -66,9 +75,12 @@ class Conversation:
             say("/help lists commands; Ctrl-D leaves")
         while True:
             try:
-                line = text_argument(input("> " if sys.stdin.isatty() else "")).strip()
+                line = typed_line(input("> " if sys.stdin.isatty() else "")).strip()
             except EOFError:
                 return
+            except ParameterError as error:
+                say(f"cutaway: error[{error.code}]: {error}")
+                continue
             except KeyboardInterrupt:
                 say("\nCtrl-D or /exit leaves")
                 continue

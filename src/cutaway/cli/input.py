@@ -24,9 +24,19 @@ def text_argument(text: str, encoding: str | None = None) -> str:
     """
     if text == "-":
         return decode(sys.stdin.buffer.read(), "standard input", encoding)
-    if any("\udc80" <= c <= "\udcff" for c in text):
-        return decode(os.fsencode(text), "the argument", encoding)
+    return decode(os.fsencode(text), "the argument", encoding) if _escaped(text) else text
+
+
+def typed_line(text: str) -> str:
+    """A line of a conversation as text, whatever its encoding. Raises ParameterError when that cannot be told."""
+    if _escaped(text):
+        return decode(text.encode(sys.stdin.encoding, "surrogateescape"), "the line", hint="send UTF-8")
     return text
+
+
+def _escaped(text: str) -> bool:
+    """Whether it holds bytes that were no text in the encoding it was read with (PEP 383)."""
+    return any("\udc80" <= c <= "\udcff" for c in text)
 
 
 def text_file(path: Path, encoding: str | None = None) -> str:
@@ -37,8 +47,11 @@ def text_file(path: Path, encoding: str | None = None) -> str:
         raise ParameterError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def decode(data: bytes, what: str, encoding: str | None = None) -> str:
-    """Bytes as text: by the encoding that is named, by a byte order mark, as UTF-8, or as detected, with a warning."""
+def decode(data: bytes, what: str, encoding: str | None = None, *, hint: str = "say it with --encoding") -> str:
+    """Bytes as text: by the encoding that is named, by a byte order mark, as UTF-8, or as detected, with a warning.
+
+    hint: what to do when the wrong one is detected, or none.
+    """
     if encoding is not None:
         return _strict(data, encoding, what)
     for mark, name in _MARKS:
@@ -49,8 +62,8 @@ def decode(data: bytes, what: str, encoding: str | None = None) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        return _detected(data, what)
-    return _detected(data, what) if _wide(data) else text
+        return _detected(data, what, hint)
+    return _detected(data, what, hint) if _wide(data) else text
 
 
 def _strict(data: bytes, encoding: str, what: str) -> str:
@@ -86,7 +99,7 @@ def _chinese(data: bytes) -> bool:
     return all(0xA1 <= c[0] <= 0xA9 or 0xB0 <= c[0] <= 0xD7 for c in codes)
 
 
-def _detected(data: bytes, what: str) -> str:
+def _detected(data: bytes, what: str, hint: str) -> str:
     import charset_normalizer
 
     name = _wide(data) or ("gb18030" if _chinese(data) else None)
@@ -94,6 +107,6 @@ def _detected(data: bytes, what: str) -> str:
         best = charset_normalizer.from_bytes(data, cp_isolation=_CANDIDATES).best()
         name = best.encoding if best else None
     if name is None:
-        raise ParameterError(f"{what} is not UTF-8, and what it is cannot be told", hint="say it with --encoding")
-    warn(f"{what} is not UTF-8 and was read as {name.upper().replace('_', '-')}; --encoding says otherwise")
+        raise ParameterError(f"{what} is not UTF-8, and what it is cannot be told", hint=hint)
+    warn(f"{what} is not UTF-8 and was read as {name.upper().replace('_', '-')}; if that is wrong, {hint}")
     return _strict(data, name, what)

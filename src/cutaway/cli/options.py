@@ -76,12 +76,22 @@ class SamplingOptions:
     logit_bias: Annotated[
         list[str] | None, option("--logit-bias", metavar="ID=BIAS", help="-100 to 100; -100 bans. Repeatable.")
     ] = None
-    allowed_tokens: Annotated[list[int] | None, option("--allow-token", help="Only these ids. Repeatable.")] = None
-    banned_tokens: Annotated[list[int] | None, option("--ban-token", help="Never this id. Repeatable.")] = None
-    bad_words: Annotated[list[str] | None, option("--bad-word", help="Never this text. Repeatable.")] = None
-    stop: Annotated[list[str] | None, option("--stop", help="End before this text. Repeatable.")] = None
-    stop_regex: Annotated[list[str] | None, option("--stop-regex", help="End before a match. Repeatable.")] = None
-    stop_token_ids: Annotated[list[int] | None, option("--stop-token", help="End at this id. Repeatable.")] = None
+    allowed_tokens: Annotated[
+        list[int] | None, option("--allow-token", metavar="ID", help="Only these ids. Repeatable.")
+    ] = None
+    banned_tokens: Annotated[
+        list[int] | None, option("--ban-token", metavar="ID", help="Never this id. Repeatable.")
+    ] = None
+    bad_words: Annotated[
+        list[str] | None, option("--bad-word", metavar="TEXT", help="Never this text. Repeatable.")
+    ] = None
+    stop: Annotated[list[str] | None, option("--stop", metavar="TEXT", help="End before this text. Repeatable.")] = None
+    stop_regex: Annotated[
+        list[str] | None, option("--stop-regex", metavar="PATTERN", help="End before a match. Repeatable.")
+    ] = None
+    stop_token_ids: Annotated[
+        list[int] | None, option("--stop-token", metavar="ID", help="End at this id. Repeatable.")
+    ] = None
     include_stop_str: Annotated[bool, option("--include-stop", help="Leave what stopped it in the text.")] = False
     ignore_eos: Annotated[bool, option("--ignore-eos", help="Go on after the model's own end.")] = False
     time_limit: Annotated[float | None, option("--time-limit", help="Seconds.")] = None

@@ -53,6 +53,8 @@ def finish(result: Result, params: SamplingParams, *, quiet: bool, engine: Engin
     quiet: the JSON object has said it, all but a failure.
     """
     if result.error is not None:
+        if not quiet and (line := seed_line(params, result.seed)):
+            say(line)
         raise result.error
     if quiet:
         return
@@ -67,8 +69,13 @@ def finish(result: Result, params: SamplingParams, *, quiet: bool, engine: Engin
     for text in dict.fromkeys(stop_line(a.stop) for a in result.answers):
         if text:
             say(text)
-    if params.seed is None and params.temperature > 0:
-        say(f"[seed {result.seed}]")
+    if line := seed_line(params, result.seed):
+        say(line)
+
+
+def seed_line(params: SamplingParams, seed: int | None) -> str:
+    """The seed that was drawn; "" if it was given, or if nothing is drawn from it."""
+    return f"[seed {seed}]" if params.seed is None and params.temperature > 0 else ""
 
 
 def stop_line(stop: StopReason) -> str:

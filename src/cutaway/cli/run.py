@@ -14,9 +14,9 @@ import typer
 from cutaway.cli.input import text_argument
 from cutaway.cli.loading import open_engine, read_config, sampling_params
 from cutaway.cli.options import LoadOptions, SamplingOptions, option, takes_options
-from cutaway.cli.report import as_json, finish, timings_line
+from cutaway.cli.report import as_json, finish, seed_line, timings_line
 from cutaway.cli.terminal import say, write, write_json
-from cutaway.errors import TemplateError
+from cutaway.errors import ParameterError, TemplateError
 
 if TYPE_CHECKING:
     from cutaway.assemble import Engine, Prompt
@@ -45,9 +45,14 @@ def run(
     output: OutputOptions,
 ) -> None:
     """Answer one prompt. The answer streams to standard output, everything else to standard error."""
+    from cutaway.sampling import draw_seed
+
     text = text_argument(prompt, output.encoding)
     if prompt == "-" and not output.raw:
         text = text.rstrip("\r\n")
+    if not text and not output.raw:
+        where = "standard input" if prompt == "-" else "the prompt"
+        raise ParameterError(f"{where} is empty", hint="--raw lets a model begin from nothing, if it can")
     config = read_config(load)
     sampling_params(sampling, config)  # a wrong parameter is said before anything is fetched or loaded
     began = time.perf_counter()
@@ -60,7 +65,12 @@ def run(
         params = sampling_params(sampling, config, engine.defaults)
         system = output.system if output.system is not None else config.system
         asked = text if output.raw else chat_messages(text, system)
-        result = answer(engine, asked, params, stream=not output.json and params.n == 1)
+        seeded = params if params.seed is not None else params.replace(seed=draw_seed())
+        try:
+            result = answer(engine, asked, seeded, stream=not output.json and params.n == 1)
+        except KeyboardInterrupt:
+            say("\n" + seed_line(params, seeded.seed))
+            raise
         if output.json:
             write_json({"model": str(engine.path), "load_seconds": round(loaded, 4), **as_json(result)})
         finish(result, params, quiet=output.json, engine=engine)

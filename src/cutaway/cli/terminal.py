@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,10 +16,19 @@ if TYPE_CHECKING:
 
 
 def prepare_streams() -> None:
-    """Characters that the terminal's encoding lacks come out as escapes, not as UnicodeEncodeError."""
+    """Characters that the terminal's encoding lacks come out as escapes, not as UnicodeEncodeError.
+
+    Bytes of standard input that are no text in it come in as escapes, which `text_argument` detects. A stream that was
+    closed before we began (`>&-`; None in Python) is empty, or takes what is written and loses it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # it stays open
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")
 
 
 def say(text: str) -> None:
