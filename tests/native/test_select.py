@@ -40,7 +40,7 @@ def oracle_order(row: NDArray[np.float32]) -> NDArray[np.int64]:
     return ids[np.isfinite(row[ids])]
 
 
-def oracle_draw(  # noqa: PLR0917
+def oracle_draw(
     row: NDArray[np.float32], inverse: float, top_k: int, top_p: float, min_p: float, uniform53: int
 ) -> int:
     ids = oracle_order(row)
