@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from server.serving import CHAT, COMPLETIONS, HELLO, Running
+from server.serving import CHAT, COMPLETIONS, HELLO, Running, config_for, running
 
 pytestmark = pytest.mark.models
 
@@ -117,3 +119,20 @@ def test_echo_with_logprobs_tells_of_the_prompt(smol: Running, max_tokens: int, 
 def test_prompt_logprobs_without_echo(smol: Running) -> None:
     told = smol.ok(COMPLETIONS, prompt="1 2 3", max_tokens=1, prompt_logprobs=2)["choices"][0]["prompt_logprobs"]
     assert told[0] is None and all(len(entry["top_logprobs"]) == 2 for entry in told[1:])
+
+
+def test_speculation_gives_the_same_answer_and_is_counted(smol: Running, smollm2_path: Path) -> None:
+    fields: dict[str, Any] = {
+        "prompt": "one two three four five six\n" * 6, "max_tokens": 24, "temperature": 0, "logprobs": 2,
+        "timings": True,
+    }  # fmt: skip
+    plain = smol.ok(COMPLETIONS, **fields)
+    config = config_for(smollm2_path)
+    with running(replace(config, models=(replace(config.models[0], speculate="ngram"),))) as server:
+        guessed = server.ok(COMPLETIONS, **fields)
+        metrics = server.client.get("/metrics").text
+    assert guessed["choices"] == plain["choices"]
+    assert plain["timings"]["drafted"] == 0
+    assert 0 < guessed["timings"]["accepted"] <= guessed["timings"]["drafted"]
+    (drafted,) = (line for line in metrics.splitlines() if line.startswith("vllm:spec_decode_num_draft_tokens_total{"))
+    assert float(drafted.split()[-1]) == guessed["timings"]["drafted"]

@@ -41,8 +41,8 @@ def open_engine(options: LoadOptions, config: Config, recorder: Recorder | None 
 
     name = options.model or config.model or DEFAULT_MODEL
     model_on_disk(name)
-    said: dict[str, Any] = {"recorder": recorder, "backend": options.backend, "speculate": options.speculate}
-    for field in ("context", "threads", "kv_k", "kv_v", "rope_scaling"):
+    said: dict[str, Any] = {"recorder": recorder, "backend": options.backend}
+    for field in ("context", "threads", "kv_k", "kv_v", "rope_scaling", "speculate"):
         option = getattr(options, field)
         said[field] = option if option is not None else getattr(config, field)
     engine = Engine.load(name, pull=False, **{field: value for field, value in said.items() if value is not None})

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 def plan(
     model: Annotated[str, typer.Argument(help="Name, path or source.")] = DEFAULT_MODEL,
     *,
-    context: Annotated[int | None, typer.Option(help="Tokens of prompt and answer; else the model's own.")] = None,
-    requests: Annotated[int, typer.Option(help="How many fill the context at once.")] = 1,
+    context: Annotated[int | None, typer.Option(help="Tokens of prompt and answer; else as for run.")] = None,
+    requests: Annotated[int, typer.Option(help="How many fill the context at once.")] = 2,
     kv_k: Annotated[str, typer.Option(help="Type of keys: bf16, f32, int8, fp8.")] = "bf16",
     kv_v: Annotated[str, typer.Option(help="Type of values: the same.")] = "bf16",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
     """Say what a model takes in memory: weights as the backend packs them, keys and values, buffers."""
+    from cutaway.assemble import DEFAULT_CONTEXT
     from cutaway.formats import open_model
     from cutaway.model import read_spec
     from cutaway.ops.native import packed_bytes
@@ -38,8 +39,8 @@ def plan(
     with open_model(model_on_disk(model).path) as file:
         spec = read_spec(file)
         made = plan_memory(
-            file, spec, packed_bytes, context=context or spec.context, page_size=16, requests=requests,
-            key_type=cast("KVType", kv_k), value_type=cast("KVType", kv_v),
+            file, spec, packed_bytes, context=context or min(spec.context, DEFAULT_CONTEXT), page_size=16,
+            requests=requests, key_type=cast("KVType", kv_k), value_type=cast("KVType", kv_v),
         )  # fmt: skip
     available = available_memory()
     if as_json:

@@ -33,6 +33,7 @@ class ServeOptions:
     threads: Annotated[int | None, option("--threads", help="Threads that compute. [all cores]")] = None
     kv_k: Annotated[str | None, option("--kv-k", help="Type of keys: bf16, f32, int8, fp8. [bf16]")] = None
     kv_v: Annotated[str | None, option("--kv-v", help="Type of values: the same. [bf16]")] = None
+    speculate: Annotated[str | None, option("--speculate", help="ngram: as for run; same answers.")] = None
     memory: Annotated[str | None, option("--memory", help="For all models, for instance 6GB. [what is available]")] = (
         None
     )
@@ -70,7 +71,8 @@ def _options(config: Config, options: ServeOptions) -> Config:
     }  # fmt: skip
     logging = {"level": options.log_level, "format": options.log_format, "prompts": options.log_prompts or None}
     models = {
-        name: getattr(options, name) for name in ("context", "contexts", "max_requests", "threads", "kv_k", "kv_v")
+        name: getattr(options, name)
+        for name in ("context", "contexts", "max_requests", "threads", "kv_k", "kv_v", "speculate")
     }
     return replace(
         config,
@@ -78,7 +80,7 @@ def _options(config: Config, options: ServeOptions) -> Config:
         limits=replace(config.limits, **_said({"queue": options.queue})),
         logging=replace(config.logging, **_said(logging)),
         models=tuple(replace(model, **_said(models)) for model in config.models),
-        **_said({name: models[name] for name in ("context", "threads", "kv_k", "kv_v")}),
+        **_said({name: models[name] for name in ("context", "threads", "kv_k", "kv_v", "speculate")}),
     )
 
 

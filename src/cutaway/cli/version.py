@@ -12,4 +12,7 @@ def version() -> None:
         number = metadata.version("cutaway")
     except metadata.PackageNotFoundError:  # run from a source tree that is not installed
         number = "(not installed)"
-    print(f"cutaway {number} (Python {platform.python_version()}, {platform.machine()})")
+    from cutaway.native import _native
+
+    kernels = _native.instruction_set()
+    print(f"cutaway {number} (Python {platform.python_version()}, {platform.machine()}, kernels: {kernels})")

@@ -11,6 +11,7 @@ EXAMPLE = """\
 # kv_k = "bf16"                   # keys: bf16, f32, int8 or fp8
 # kv_v = "bf16"                   # values: likewise; int8 is nearly free
 # rope_scaling = "linear:2"
+# speculate = "ngram"             # quicker where an answer repeats what was there; the same answer
 
 [sampling]
 # preset = "chat"                 # see: cutaway presets

@@ -61,6 +61,7 @@ class ModelConfig:
     kv_k: KVTypeName | None = None
     kv_v: KVTypeName | None = None
     rope_scaling: str | None = None
+    speculate: Literal["ngram"] | None = None
     backend: Literal["native", "reference"] | None = None
 
 
@@ -136,6 +137,7 @@ class Config:
     kv_k: KVTypeName | None = None
     kv_v: KVTypeName | None = None
     rope_scaling: str | None = None
+    speculate: Literal["ngram"] | None = None
     sampling: SamplingDefaults = SamplingDefaults()
     server: ServerConfig = ServerConfig()
     models: tuple[ModelConfig, ...] = ()

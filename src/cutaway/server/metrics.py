@@ -126,13 +126,15 @@ def _requests(statuses: dict[str, Status]) -> Iterable[Metric]:
     preempted = CounterMetricFamily("vllm:num_preemptions", "Times that an answer lost its pages.", labels=name)
     steps = CounterMetricFamily("cutaway:steps", "Forward passes.", labels=name)
     busy = CounterMetricFamily("cutaway:step_seconds", "Seconds spent in forward passes.", labels=name)
+    drafted = CounterMetricFamily("vllm:spec_decode_num_draft_tokens", "Tokens that speculation proposed.", labels=name)
+    accepted = CounterMetricFamily("vllm:spec_decode_num_accepted_tokens", "Those that were chosen.", labels=name)
     for model, status in statuses.items():
         for metric, value in (
             (running, status.running), (waiting, status.waiting), (preempted, status.preemptions),
-            (steps, status.steps), (busy, status.busy),
+            (steps, status.steps), (busy, status.busy), (drafted, status.drafted), (accepted, status.accepted),
         ):  # fmt: skip
             metric.add_metric([model], value)
-    return [running, waiting, preempted, steps, busy]
+    return [running, waiting, preempted, steps, busy, drafted, accepted]
 
 
 def _pages(statuses: dict[str, Status]) -> Iterable[Metric]:

@@ -194,7 +194,8 @@ class Run:
         computed, later = usage.prompt_tokens - usage.cached_tokens, max(0, len(done.token_ids) - 1)
         return {
             "queued": times.queued, "prefill": times.prefill, "decode": times.decode, "total": times.total,
-            "ttft": times.ttft, "preemptions": times.preemptions, "prompt_tokens": usage.prompt_tokens,
+            "ttft": times.ttft, "preemptions": times.preemptions, "drafted": times.drafted,
+            "accepted": times.accepted, "prompt_tokens": usage.prompt_tokens,
             "cached_tokens": usage.cached_tokens,
             "prefill_per_second": computed / times.prefill if times.prefill else None,
             "decode_per_second": later / times.decode if times.decode else None,

@@ -67,6 +67,7 @@ def with_defaults(model: ModelConfig, config: Config) -> ModelConfig:
         kv_k=model.kv_k or config.kv_k or "bf16",
         kv_v=model.kv_v or config.kv_v or "bf16",
         rope_scaling=model.rope_scaling or config.rope_scaling,
+        speculate=model.speculate or config.speculate,
         max_requests=model.max_requests or 16,
         backend=model.backend or "native",
     )
@@ -117,7 +118,7 @@ def open_engine(served: Served) -> Engine:
     assert served.found is not None and plan is not None
     said: dict[str, Any] = {
         name: getattr(config, name)
-        for name in ("contexts", "max_requests", "threads", "kv_k", "kv_v", "rope_scaling", "backend")
+        for name in ("contexts", "max_requests", "threads", "kv_k", "kv_v", "rope_scaling", "speculate", "backend")
     }
     options = {name: value for name, value in said.items() if value is not None}
     engine = Engine.load(source(served), context=plan.context, pull=False, step_ms=STEP_MS, **options)
