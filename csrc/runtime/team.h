@@ -3,6 +3,7 @@
 // between jobs and barriers, then park.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <thread>
@@ -108,18 +109,24 @@ class Team {
             epoch_.notify_all();
         }
         job(*workers_[0]);
-        while (running_.load(std::memory_order_acquire)) relax();
+        for (int left; (left = running_.load(std::memory_order_acquire)) != 0;) await(running_, left);
     }
 
   private:
     friend class Worker;
-    static constexpr int kSpins = 20000;  // about 0.3 ms of pauses, then the kernel is asked
+    // How long a thread spins before it parks. Waking a parked core costs the next step far more than the wake-up itself
+    // (a virtual machine gives it away, its clock falls): SmolLM2 decodes 114 tokens/s when threads park after 0.3 ms,
+    // 187 when they last from one step to the next.
+    static constexpr std::chrono::microseconds kSpin{5000};
 
     static void await(std::atomic<int>& value, int old) {
-        for (int i = 0; i < kSpins; i++) {
-            if (value.load(std::memory_order_acquire) != old) return;
-            relax();
-        }
+        const auto end = std::chrono::steady_clock::now() + kSpin;
+        do {
+            for (int i = 0; i < 64; i++) {
+                if (value.load(std::memory_order_acquire) != old) return;
+                relax();
+            }
+        } while (std::chrono::steady_clock::now() < end);
         while (value.load(std::memory_order_acquire) == old) value.wait(old, std::memory_order_acquire);
     }
 
@@ -130,7 +137,7 @@ class Team {
             seen = epoch_.load(std::memory_order_acquire);
             if (stop_) return;
             call_(job_, worker);
-            running_.fetch_sub(1, std::memory_order_release);
+            if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
         }
     }
 
