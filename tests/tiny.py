@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from cutaway.formats import BLOCKS, dequantize
+from cutaway.native import _native
 from cutaway.ops.native import NativeOps
 from cutaway.ops.protocol import (
     F32,
@@ -24,6 +25,16 @@ from cutaway.ops.protocol import (
     Weight,
 )  # fmt: skip
 
+
+def runs(name: str) -> bool:
+    """Whether this machine has the instruction set."""
+    try:
+        return bool(_native.instruction_set(name) == name)
+    except ValueError:
+        return False
+
+
+SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512", "amx") if runs(name)]
 FLOATS = {"F32": np.float32, "F16": np.float16}
 
 

@@ -7,12 +7,7 @@ namespace cutaway {
 namespace {
 
 void normalize_heads(const Kernels& k, const Norm& n, float* row, int heads, int head_dim) {
-    const float* bias = n.bias.empty() ? nullptr : n.bias.data();
-    for (int h = 0; h < heads; h++) k.normalize(row + h * head_dim, head_dim, n.layer, n.weight.data(), bias, n.eps, row + h * head_dim);
-}
-
-void normalize_row(const Kernels& k, const Norm& n, float* row, int width) {
-    k.normalize(row, width, n.layer, n.weight.data(), n.bias.empty() ? nullptr : n.bias.data(), n.eps, row);
+    for (int h = 0; h < heads; h++) n.apply(k, row + h * head_dim, row + h * head_dim);
 }
 
 struct RotateStore final : Op {
@@ -29,8 +24,8 @@ struct RotateStore final : Op {
         const bool whole_q = q_norm && (int)q_norm->weight.size() != d, whole_k = k_norm && (int)k_norm->weight.size() != d;
         if (whole_q || whole_k)
             worker.parallel(step.tokens, 1, [&](int64_t t) {
-                if (whole_q) normalize_row(kern, *q_norm, qs.row(t), (int)qs.width);
-                if (whole_k) normalize_row(kern, *k_norm, ks.row(t), (int)ks.width);
+                if (whole_q) q_norm->apply(kern, qs.row(t), qs.row(t));
+                if (whole_k) k_norm->apply(kern, ks.row(t), ks.row(t));
             });
         const Step::PageTable& table = step.tables[pages->group];
         // One item is one page's tokens of one kv head: the page's first slot clears it before the others are written.
@@ -158,10 +153,6 @@ struct Attend final : Op {
     }
 };
 
-void check(bool fits, const char* what) {
-    if (!fits) throw std::invalid_argument(what);
-}
-
 }  // namespace
 
 size_t add_rotate_store(Program& p, int q, int k, int v, std::shared_ptr<Pages> pages, const Attention& a, const Rope& rope, NormPtr q_norm, NormPtr k_norm) {
@@ -170,6 +161,8 @@ size_t add_rotate_store(Program& p, int q, int k, int v, std::shared_ptr<Pages> 
           "queries, keys and values do not have the attention's shape");
     check(pages->view.kv_heads == a.kv_heads && pages->view.head_dim == a.head_dim, "the pages do not have the attention's shape");
     check(2 * rope.half <= a.head_dim, "the rope is wider than a head");
+    const auto fits = [&](const NormPtr& n, int buffer) { return !n || n->weight.size() == (size_t)a.head_dim || n->weight.size() == p.at(buffer).width; };
+    check(fits(q_norm, q) && fits(k_norm, k), "a query or key norm is as wide as neither a head nor a row");
     p.page_size = pages->view.page_size;
     if (rope.half) p.context = std::min(p.context, rope.cosine->size() / rope.half);
     if ((size_t)pages->group >= p.pages_of_group.size()) p.pages_of_group.resize(pages->group + 1, INT32_MAX);

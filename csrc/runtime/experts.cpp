@@ -178,10 +178,6 @@ struct Mix final : Op {
     }
 };
 
-void check(bool fits, const char* what) {
-    if (!fits) throw std::invalid_argument(what);
-}
-
 }  // namespace
 
 size_t add_experts(Program& p, int x, NormPtr norm, const ExpertWeights& e, int activation) {
@@ -192,6 +188,7 @@ size_t add_experts(Program& p, int x, NormPtr norm, const ExpertWeights& e, int 
         check(e.up[i]->inputs == hidden && e.down[i]->rows == hidden && e.gate[i]->rows == e.up[i]->rows && e.down[i]->inputs == e.up[i]->rows &&
                   e.up[i]->rows == e.up[0]->rows && e.gate[i]->inputs == hidden, "an expert's shape does not fit");
     check(!e.shared_router || (e.shared_router->rows == 1 && e.shared_router->layout.is_float()), "the shared expert's router must be one float row");
+    check(!norm || norm->weight.size() == hidden, "the norm is not as wide as its input");
     reserve(p, p.max_tokens, hidden);
     auto op = std::make_unique<Mix>();
     op->name = "mix_experts", op->outputs = {p.buffer(hidden, p.max_tokens)};

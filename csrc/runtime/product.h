@@ -56,7 +56,7 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
         const float* x = s.row((int)t);
         float* to = floats + (size_t)t * padded;
         if (normed) {
-            p.kernels->normalize(x, (int)s.width, s.norm->layer, s.norm->weight.data(), s.norm->bias.empty() ? nullptr : s.norm->bias.data(), s.norm->eps, to);
+            s.norm->apply(*p.kernels, x, to);
             x = to;
         } else if (needs.floats) {
             std::memcpy(to, x, s.width * sizeof(float));

@@ -36,7 +36,7 @@ struct Normalize final : Op {
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
         worker.parallel(step.tokens, 1, [&](int64_t t) {
-            p.kernels->normalize(in.row(t), (int)in.width, norm->layer, norm->weight.data(), norm->bias.empty() ? nullptr : norm->bias.data(), norm->eps, out.row(t));
+            norm->apply(*p.kernels, in.row(t), out.row(t));
         });
     }
 };
@@ -85,7 +85,7 @@ struct ProjectAdd final : Op {
         if (!norm) return;
         worker.parallel(step.tokens, 1, [&](int64_t t) {
             float* to = out.row(t);
-            p.kernels->normalize(to, (int)out.width, norm->layer, norm->weight.data(), norm->bias.empty() ? nullptr : norm->bias.data(), norm->eps, to);
+            norm->apply(*p.kernels, to, to);
             for (size_t i = 0; i < out.width; i++) to[i] = residual.row(t)[i] + scale * to[i];
         });
     }
@@ -137,10 +137,6 @@ template <class T> std::unique_ptr<T> make(const char* name, std::vector<int> ou
     return op;
 }
 
-void check(bool fits, const char* what) {
-    if (!fits) throw std::invalid_argument(what);
-}
-
 }  // namespace
 
 size_t add_embed(Program& p, std::shared_ptr<Table> table, float scale) {
@@ -182,6 +178,7 @@ size_t add_project_add(Program& p, int x, int a, WeightPtr weight, NormPtr norm,
     check(weight->inputs == p.at(a).width && weight->rows == p.at(x).width, "a weight's shape does not fit its activations");
     reserve(p, p.max_tokens, p.at(a).width);
     auto op = make<ProjectAdd>("project_add", {p.buffer(weight->rows, p.max_tokens)});
+    check(!norm || norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
     op->x = x, op->a = a, op->weight = std::move(weight), op->norm = std::move(norm), op->scale = scale;
     return p.add(std::move(op));
 }
@@ -189,6 +186,7 @@ size_t add_project_add(Program& p, int x, int a, WeightPtr weight, NormPtr norm,
 size_t add_feed(Program& p, int x, NormPtr norm, WeightPtr gate, WeightPtr up, int activation) {
     check(up->inputs == p.at(x).width && (!gate || (gate->inputs == up->inputs && gate->rows == up->rows)), "gate and up do not fit");
     reserve(p, p.max_tokens, p.at(x).width);
+    check(!norm || norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
     auto op = make<Feed>("feed", {p.buffer(up->rows, p.max_tokens)});
     op->x = x, op->norm = std::move(norm), op->gate = std::move(gate), op->up = std::move(up), op->activation = activation;
     return p.add(std::move(op));
@@ -197,6 +195,7 @@ size_t add_feed(Program& p, int x, NormPtr norm, WeightPtr gate, WeightPtr up, i
 size_t add_logits(Program& p, int x, NormPtr norm, WeightPtr head, float scale, float softcap) {
     check(head->inputs == p.at(x).width, "the head's inputs are not as many as its activations");
     reserve(p, p.max_rows, p.at(x).width);
+    check(norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
     auto op = make<Logits>("logits", {p.buffer(head->rows, p.max_rows)});
     op->x = x, op->norm = std::move(norm), op->head = std::move(head), op->scale = scale, op->softcap = softcap;
     return p.add(std::move(op));

@@ -31,7 +31,15 @@ struct Norm {
     bool layer = false;
     float eps = 0.0f;
     std::vector<float> weight, bias;
+    void apply(const Kernels& k, const float* x, float* out) const {
+        k.normalize(x, (int)weight.size(), layer, weight.data(), bias.empty() ? nullptr : bias.data(), eps, out);
+    }
 };
+
+// For the makers of ops: what a caller put together wrongly.
+inline void check(bool fits, const char* what) {
+    if (!fits) throw std::invalid_argument(what);
+}
 
 struct Rope {
     std::shared_ptr<std::vector<float>> cosine, sine;  // [context, half]

@@ -9,21 +9,11 @@ import numpy as np
 import pytest
 
 from cutaway.errors import ParameterError, UnsupportedError
-from cutaway.native import _native
 from cutaway.ops.native import NativeOps
 from cutaway.ops.protocol import F32, Attention, Experts, Forward, KVGroup, KVLayout, Norm, Ops, Rope, Step
 from cutaway.ops.reference import ReferenceOps
-from tiny import floats, load_rows, matrix, step
+from tiny import SETS, floats, load_rows, matrix, step
 
-
-def runs(name: str) -> bool:
-    try:
-        return bool(_native.instruction_set(name) == name)
-    except ValueError:
-        return False
-
-
-SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512", "amx") if runs(name)]
 WIDTH = 96
 
 

@@ -8,26 +8,17 @@ import pytest
 from cutaway.errors import ParameterError
 from cutaway.formats import BLOCKS, decompose
 from cutaway.formats.block_codes import SPLITS
-from cutaway.native import _native
 from cutaway.ops.native import NativeOps, packed_bytes
 from cutaway.ops.packing import TYPE_NUMBERS
 from cutaway.ops.protocol import F32, Matrix
 from cutaway.ops.rounding import ACTIVATION_GROUP, round_groups
-from tiny import floats, matrix, product, values
+from tiny import SETS, floats, matrix, product, values
 
 QUANTIZED = sorted(SPLITS)
 FLOAT_TYPES = ["F32", "F16", "BF16"]
 HEIGHTS = [1, 2, 3, 4, 5, 8, 9, 16, 31]
 
 
-def runs(name: str) -> bool:
-    try:
-        return bool(_native.instruction_set(name) == name)
-    except ValueError:
-        return False
-
-
-SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512", "amx") if runs(name)]
 
 
 @pytest.fixture(scope="module")

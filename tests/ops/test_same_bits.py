@@ -7,20 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cutaway.native import _native
 from cutaway.ops.native import NativeOps
 from cutaway.ops.protocol import F32, Experts, Norm, Step
-from tiny import TinyModel, floats, load_rows, matrix, step
+from tiny import SETS, TinyModel, floats, load_rows, matrix, step
 
-
-def runs(name: str) -> bool:
-    try:
-        return bool(_native.instruction_set(name) == name)
-    except ValueError:
-        return False
-
-
-SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512", "amx") if runs(name)]
 TOKENS = np.random.default_rng(7).integers(0, 133, 330).astype(np.int32)
 
 
