@@ -7,11 +7,12 @@ import time
 import numpy as np
 import pytest
 
+from cutaway.cache import PrefixBreak
 from cutaway.engine import Finished, Limits, TokenChosen
 from cutaway.errors import ContextExceededError, ParameterError
 from cutaway.ops.protocol import KVLayout
 from cutaway.sampling import SamplingParams
-from cutaway.trace import MemoryRecorder, StepRecord, TokenRecord
+from cutaway.trace import MemoryRecorder, PrefixRecord, StepRecord, TokenRecord
 from engine.driving import FULL, GREEDY, LIMITS, WINDOWS, answers, checked_step, core, drain, last, oracle
 from engine.fake_model import VOCAB, FakeModel, layout
 
@@ -188,6 +189,30 @@ def test_records_are_made_when_somebody_looks() -> None:
     assert [record.position for record in tokens] == list(range(8))
     assert [(record.step, record.tokens, record.rows) for record in steps[:2]] == [(1, 3, 1), (2, 1, 1)]
     assert set(steps[0].milliseconds) == {"plan", "batch", "forward", "sample"}
+
+
+def test_what_broke_the_match_of_a_prefix_is_told() -> None:
+    model, recorder = FakeModel(FULL), MemoryRecorder()
+    engine = core(model, FULL, recorder=recorder)
+    size = engine.pages.page_size
+    prompt = [1 + i % 5 for i in range(2 * size + 1)]
+    changed = [*prompt[:-2], 6, prompt[-1]]
+    ends = []
+    for tokens in (prompt, changed, prompt):
+        stream = engine.submit(tokens, GREEDY)
+        drain(engine, model)
+        ends.append(last(stream))
+    at = 2 * size - 1
+    assert [end.broke for end in ends] == [
+        PrefixBreak(0, 1, "never_seen"), PrefixBreak(at, 6, "prompt_changed", (prompt[at],)), None,
+    ]  # fmt: skip
+    records = [record for record in recorder.records if isinstance(record, PrefixRecord)]
+    assert [(r.tokens, r.cached, r.at, r.reason) for r in records] == [
+        (len(prompt), 0, 0, "never_seen"),
+        (len(prompt), size, at, "prompt_changed"),
+        (len(prompt), 2 * size, None, None),
+    ]
+    assert records[0].step == 1 and records[1].expected == (prompt[at],)
 
 
 def test_a_recorder_that_fails_fails_nobody() -> None:

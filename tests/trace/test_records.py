@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from cutaway.trace import StageRecord, StepRecord, TokenRecord, as_json
+from cutaway.trace import PrefixRecord, Record, StageRecord, StepRecord, TokenRecord, as_json
 
 STAGE = StageRecord(name="top_k", kept=40, entropy=1.5, kl=math.inf, probability=0.25, rank=2)
 TOKEN = TokenRecord(
@@ -26,6 +26,7 @@ TOKEN = TokenRecord(
 STEP = StepRecord(
     step=7, requests=("r1", "r2"), tokens=np.int64(9), rows=2, milliseconds={"forward": 3.5}, pages_held=(4, 0)
 )
+PREFIX = PrefixRecord("r1", 0, 7, 30, 16, 19, 5, "prompt_changed", (4, 6))
 
 
 def test_frozen() -> None:
@@ -33,8 +34,8 @@ def test_frozen() -> None:
         STAGE.kept = 1  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("record", [STAGE, TOKEN, STEP])
-def test_json(record: StageRecord | TokenRecord | StepRecord) -> None:
+@pytest.mark.parametrize("record", [STAGE, TOKEN, STEP, PREFIX])
+def test_json(record: Record) -> None:
     assert json.loads(json.dumps(as_json(record), allow_nan=False)) == as_json(record)
 
 
@@ -57,3 +58,10 @@ def test_step() -> None:
         "drafted": 0,
         "accepted": 0,
     }
+
+
+def test_prefix() -> None:
+    made = as_json(PREFIX)
+    assert (made["record"], made["tokens"], made["cached"], made["at"]) == ("prefix", 30, 16, 19)
+    assert (made["reason"], made["expected"]) == ("prompt_changed", [4, 6])
+    assert as_json(PrefixRecord("r2", 0, 8, 30, 29))["reason"] is None

@@ -1,7 +1,8 @@
 """The KV cache as integers: pools of pages, who holds them, and which prefix they hold."""
 
+from cutaway.cache.breaks import BREAK_REASONS, BreakReason, PrefixBreak
 from cutaway.cache.pool import PagePool
 from cutaway.cache.prefixes import PrefixTree
 from cutaway.cache.tables import GroupSize, PageTables
 
-__all__ = ["GroupSize", "PagePool", "PageTables", "PrefixTree"]
+__all__ = ["BREAK_REASONS", "BreakReason", "GroupSize", "PagePool", "PageTables", "PrefixBreak", "PrefixTree"]

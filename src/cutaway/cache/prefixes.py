@@ -11,15 +11,21 @@ or -1 where that group has none (never written, or taken for something else).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain
+from weakref import WeakValueDictionary
+
+from cutaway.cache.breaks import Evicted, PrefixBreak, find_break
 
 
 class Node:
-    """`tokens` lie in `pages[group]`, if the tokens before them are those of `parent`."""
+    """`tokens` lie in `pages[group]`, if the tokens before them are those of `parent`. label: a hash of all of them, by
+    which evicted nodes are remembered; no decision rests on it."""
 
-    __slots__ = ("children", "pages", "parent", "tails", "tokens")
+    __slots__ = ("__weakref__", "children", "label", "pages", "parent", "tails", "tokens")
 
-    def __init__(self, parent: Node | None, tokens: tuple[int, ...], groups: int) -> None:
+    def __init__(self, parent: Node | None, tokens: tuple[int, ...], groups: int, key: Hashable = None) -> None:
         self.parent = parent
+        self.label: int = hash((key if parent is None else parent.label, tokens))
         self.tokens = tokens
         self.pages = [-1] * groups
         self.children: dict[tuple[int, ...], Node] = {}
@@ -32,12 +38,17 @@ class PrefixTree:
     def __init__(self, groups: int, page_size: int) -> None:
         self._groups = groups
         self._page_size = page_size
-        self._roots: dict[Hashable, Node] = {}
+        # A root lives as long as something under it does, or a request holds it: salts may be without number.
+        self._roots: WeakValueDictionary[Hashable, Node] = WeakValueDictionary()
+        self._evicted = Evicted()
         self._owner: list[dict[int, Node]] = [{} for _ in range(groups)]  # per group: published page -> its node
 
     def root(self, key: Hashable) -> Node:
         """Where prefixes of this key begin. The node stays valid as long as the caller keeps it."""
-        return self._roots.setdefault(key, Node(None, (), self._groups))
+        root = self._roots.get(key)
+        if root is None:
+            root = self._roots[key] = Node(None, (), self._groups, key)
+        return root
 
     def walk(self, key: Hashable, tokens: Sequence[int]) -> Iterator[Node]:
         """The known nodes of the prefix, from its first page on; some of their pages may be missing."""
@@ -68,6 +79,22 @@ class PrefixTree:
                 best, most = node, common
         return best, most
 
+    def find_break(self, node: Node, tokens: Sequence[int], found: int, *, lacking: bool) -> PrefixBreak | None:
+        """Where and why the match of `tokens` ended: `found` of them, up to `node`. lacking: the next node is known,
+        and a page of it, or of the window before it, is not there any more."""
+        if lacking:
+            return PrefixBreak(found, tokens[found], "evicted")
+        live = chain(reversed(node.children), reversed(node.tails))
+        return find_break(tokens, found, live, self._evicted.after(node.label), self._page_size)
+
+    def remember(self, parent: Node, tokens: tuple[int, ...]) -> None:
+        """`tokens` were written after `parent`, and cannot be found any more."""
+        self._evicted.add(parent.label, tokens)
+
+    def forget(self) -> None:
+        """What was evicted was never seen."""
+        self._evicted.clear()
+
     def attach(self, node: Node, group: int, page: int) -> None:
         """The page holds the node's tokens. A node has at most one page per group."""
         assert node.pages[group] == -1 and page not in self._owner[group]
@@ -83,6 +110,7 @@ class PrefixTree:
             if max(node.pages) != -1:
                 return
             parent = node.parent
+            self.remember(parent, node.tokens)
             for siblings in (parent.children, parent.tails):
                 if siblings.get(node.tokens) is node:
                     del siblings[node.tokens]

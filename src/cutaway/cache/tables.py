@@ -17,6 +17,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from cutaway.cache.breaks import PrefixBreak
 from cutaway.cache.pool import PagePool
 from cutaway.cache.prefixes import Node, PrefixTree
 
@@ -41,6 +42,7 @@ class _Held:
     published: int = 0  # pages that are in the tree, or were found there
     length: int = 0  # positions below it have a page
     written: int = 0  # positions below it are written
+    broke: PrefixBreak | None = None  # why no more of it was found
 
 
 class PageTables:
@@ -85,7 +87,8 @@ class PageTables:
         """
         assert request not in self._held, f"request {request} is already open"
         limit = min(len(tokens) - 1, len(tokens) if limit is None else limit)
-        nodes = self._longest(list(self._tree.walk(key, tokens[: max(limit, 0)]))) if self.sharing else []
+        known = list(self._tree.walk(key, tokens[: max(limit, 0)])) if self.sharing else []
+        nodes = self._longest(known)
         node = nodes[-1] if nodes else self._tree.root(key) if self.sharing else Node(None, (), 0)
         length = len(nodes) * self.page_size
         held = _Held(node, [], [], len(nodes), length, length)
@@ -98,8 +101,16 @@ class PageTables:
             held.first.append(first)
         self._held[request] = held
         if self.sharing:
+            lacking = len(nodes) < len(known)
+            held.broke = self._tree.find_break(node, tokens[: max(limit, 0)], length, lacking=lacking)
             self._take_tail(held, tokens[length : max(limit, length)])
         return held.length
+
+    def broke(self, request: int) -> PrefixBreak | None:
+        """The first token that was not found when the request was opened, and why; None if all that may be was, or the
+        request is not open any more."""
+        held = self._held.get(request)
+        return None if held is None else held.broke
 
     def _take_tail(self, held: _Held, tokens: Sequence[int]) -> None:
         """Go on in the part-filled page of a request that ended, if it begins like `tokens`. Nobody else holds it."""
@@ -219,7 +230,10 @@ class PageTables:
     def _publish_tail(self, held: _Held, tokens: Sequence[int]) -> None:
         at = held.published
         tail = tuple(tokens[at * self.page_size : held.written])
-        if not tail or len(held.node.tails) >= TAILS:
+        if not tail:
+            return
+        if len(held.node.tails) >= TAILS:
+            self._tree.remember(held.node, tail)
             return
         node = self._tree.extend(held.node, tail)
         if max(node.pages) == -1:  # else another request has left the same
@@ -245,6 +259,7 @@ class PageTables:
             for page in sorted(self._tree.pages(index)):
                 self._tree.detach(index, page)
                 pool.retract(page)
+        self._tree.forget()
 
     def check(self) -> None:
         """Assert every ledger: free + held + cached = total in each group, and tables agree with reference counts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cutaway.cache import PrefixBreak
 from cutaway.errors import CutawayError
 from cutaway.sampling import StopReason
 
@@ -71,7 +72,8 @@ class Finished:
     """The end of one answer. text: what had been held back and is released now.
 
     prompt_logprobs: one entry per prompt token, None for the first, if they were asked for. error: why `stop.kind` is
-    "error". warnings: what the engine did otherwise than asked.
+    "error". warnings: what the engine did otherwise than asked. broke: the first token of the prompt that was not found
+    in pages when it began, and why.
     """
 
     request: int
@@ -84,6 +86,7 @@ class Finished:
     prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
     warnings: tuple[str, ...] = ()
     error: CutawayError | None = None
+    broke: PrefixBreak | None = None
 
 
 Event = TokenChosen | Finished

@@ -19,7 +19,7 @@ from cutaway.engine.batch import build_step
 from cutaway.engine.cost import CostModel
 from cutaway.engine.door import Door
 from cutaway.engine.events import Event
-from cutaway.engine.record import Laps, step_record, token_record
+from cutaway.engine.record import Laps, prefix_record, step_record, token_record
 from cutaway.engine.request import Chosen, Request, Sink, Stream
 from cutaway.engine.scheduler import Limits, Scheduler
 from cutaway.engine.work import Chunk, Plan
@@ -169,7 +169,10 @@ class EngineCore:
             self._requests[work.id].draft(self.cost, len(running))
         plan = self.scheduler.plan()
         for work in plan.admitted:
-            self._requests[work.id].admitted()
+            request, broke = self._requests[work.id], self.pages.broke(work.id)
+            request.admitted(broke)
+            if self._recorder.active:
+                self._record(prefix_record(request, broke, self.steps + 1))
         for work in plan.preempted:
             self._requests[work.id].preempted()
         self.preemptions += len(plan.preempted)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import monotonic, perf_counter
 
-from cutaway.cache import PageTables
+from cutaway.cache import PageTables, PrefixBreak
 from cutaway.engine.request import Request
 from cutaway.engine.work import Plan
 from cutaway.sampling import Choice
 from cutaway.text import Tokenizer
-from cutaway.trace import StepRecord, TokenRecord
+from cutaway.trace import PrefixRecord, StepRecord, TokenRecord
 
 
 class Laps:
@@ -38,6 +39,13 @@ def step_record(step: int, plan: Plan, accepted: int, laps: Laps, pages: PageTab
         drafted=plan.drafted,
         accepted=accepted,
     )
+
+
+def prefix_record(request: Request, broke: PrefixBreak | None, step: int) -> PrefixRecord:
+    begun = PrefixRecord(str(request.id), request.choice, step, len(request.work.tokens), request.work.computed)
+    if broke is None:
+        return begun
+    return replace(begun, at=broke.at, token=broke.token, reason=broke.reason, expected=broke.expected)
 
 
 def token_record(request: Request, choice: Choice, step: int, tokenizer: Tokenizer) -> TokenRecord:

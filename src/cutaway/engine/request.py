@@ -8,6 +8,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Protocol
 
+from cutaway.cache import PrefixBreak
 from cutaway.engine.cost import CostModel, pairs
 from cutaway.engine.events import Event, Finished, Timings, TokenChosen, TokenLogprob, Usage
 from cutaway.engine.speculation import Speculator
@@ -53,6 +54,7 @@ class Request:
         self.prompt_logprobs: list[TokenLogprob | None] = [None]
         self.warnings: list[str] = []
         self._cached: int | None = None
+        self._broke: PrefixBreak | None = None
         self._preemptions = 0
         self._submitted = monotonic()
         self._started: float | None = None
@@ -74,10 +76,10 @@ class Request:
     def out_of_time(self, now: float) -> bool:
         return self.params.time_limit is not None and now - self._submitted >= self.params.time_limit
 
-    def admitted(self) -> None:
-        """The scheduler took it up, for the first time or again."""
+    def admitted(self, broke: PrefixBreak | None = None) -> None:
+        """The scheduler took it up, for the first time or again. broke: why no more of it was found in pages."""
         if self._cached is None:
-            self._cached = self.work.computed
+            self._cached, self._broke = self.work.computed, broke
             self._started = monotonic()
 
     def preempted(self) -> None:
@@ -141,7 +143,7 @@ class Request:
         usage = Usage(self.work.prompt, self.outputs, min(self._cached or 0, self.work.prompt))
         warnings, times = tuple(self.warnings), self._timings()
         self.events.put(
-            Finished(self.id, self.choice, text, stop, usage, times, self.seed, logprobs, warnings, error)
+            Finished(self.id, self.choice, text, stop, usage, times, self.seed, logprobs, warnings, error, self._broke)
         )
 
     def _timings(self) -> Timings:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from cutaway.cache import PrefixBreak
 from cutaway.engine.events import Event, Finished, Timings, TokenChosen, TokenLogprob, Usage
 from cutaway.engine.request import Stream
 from cutaway.errors import CutawayError
@@ -33,7 +34,8 @@ class Result:
     """What came of one prompt: `answers`, one per choice; the properties speak of the first.
 
     usage: the prompt once, and the tokens of all answers. seed: with it (and the choice's index) each can be had again.
-    prompt_logprobs: per prompt token, None for the first. warnings: what was done otherwise than asked.
+    prompt_logprobs: per prompt token, None for the first. warnings: what was done otherwise than asked. broke: the
+    first token of the prompt whose keys and values were not there yet, and why; None: all that may be was.
     """
 
     answers: tuple[Answer, ...]
@@ -42,6 +44,7 @@ class Result:
     seed: int
     prompt_logprobs: tuple[TokenLogprob | None, ...] | None = None
     warnings: tuple[str, ...] = ()
+    broke: PrefixBreak | None = None
 
     @property
     def text(self) -> str:
@@ -109,6 +112,7 @@ class Collector:
             seed=ends[0].seed,
             prompt_logprobs=ends[0].prompt_logprobs,
             warnings=tuple(dict.fromkeys(warning for end in ends for warning in end.warnings)),
+            broke=ends[0].broke,
         )
 
 

@@ -66,9 +66,26 @@ class StepRecord:
     accepted: int = 0
 
 
-Record = StageRecord | TokenRecord | StepRecord
+@dataclass(frozen=True, slots=True)
+class PrefixRecord:
+    """A request begins, or begins again after its pages were taken. tokens: that it has; cached: those whose keys and
+    values were there; at, token, reason: the first one that broke the match, and why ("prompt_changed", "evicted",
+    "never_seen"), None where nothing did; expected: what stood there in earlier requests, if the prompt changed."""
 
-_KINDS = {StageRecord: "stage", TokenRecord: "token", StepRecord: "step"}
+    request: str
+    choice: int
+    step: int
+    tokens: int
+    cached: int
+    at: int | None = None
+    token: int | None = None
+    reason: str | None = None
+    expected: tuple[int, ...] = ()
+
+
+Record = StageRecord | TokenRecord | StepRecord | PrefixRecord
+
+_KINDS = {StageRecord: "stage", TokenRecord: "token", StepRecord: "step", PrefixRecord: "prefix"}
 
 
 def as_json(record: Record) -> dict[str, Any]:

@@ -1,0 +1,111 @@
+"""Why a prefix was not found further than it was. Nothing is decided by it. The reasons:
+
+    prompt_changed   an earlier request went on otherwise from this token on
+    evicted          it was here, and its page was taken for something else
+    never_seen       nothing was ever written here after the tokens before
+
+Told are the place and what stood there before, so that one sees what of a prompt to keep still.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+BreakReason = Literal["prompt_changed", "evicted", "never_seen"]
+BREAK_REASONS: tuple[BreakReason, ...] = ("prompt_changed", "evicted", "never_seen")
+REMEMBERED = 4096  # pages of tokens that were evicted
+COMPARED = 64  # continuations of one prefix, the latest first
+EXPECTED = 8  # ids that are told
+
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixBreak:
+    """The first token of a prompt that was not found. at: its index; expected: if the prompt changed, what earlier
+    requests had there (some of it, ascending)."""
+
+    at: int
+    token: int
+    reason: BreakReason
+    expected: tuple[int, ...] = ()
+
+
+class Evicted:
+    """The latest evicted continuations, by the name of the prefix they followed.
+
+    A name is a hash, which two prefixes may share; all that can come of it is a wrong reason in a report.
+    """
+
+    def __init__(self, most: int = REMEMBERED) -> None:
+        self._most = most
+        self._count = 0
+        self._after: OrderedDict[int, dict[Tokens, None]] = OrderedDict()
+
+    def add(self, name: int, tokens: Tokens) -> None:
+        """`tokens` followed the prefix of this name, and are gone."""
+        known = self._after.setdefault(name, {})
+        self._after.move_to_end(name)
+        self._count += tokens not in known
+        known.pop(tokens, None)
+        known[tokens] = None
+        while self._count > self._most:
+            oldest = next(iter(self._after))
+            gone = self._after[oldest]
+            del gone[next(iter(gone))]
+            self._count -= 1
+            if not gone:
+                del self._after[oldest]
+
+    def after(self, name: int) -> Iterator[Tokens]:
+        """What followed the prefix, the latest first."""
+        return reversed(self._after.get(name, {}))
+
+    def clear(self) -> None:
+        self._after.clear()
+        self._count = 0
+
+
+def find_break(
+    tokens: Sequence[int], found: int, live: Iterable[Tokens], evicted: Iterable[Tokens], page_size: int
+) -> PrefixBreak | None:
+    """Where and why the match of a prefix ended; None if it did not.
+
+    tokens: those that might have been found. found: how many were, in whole pages. live, evicted: what is known to
+    follow them, the latest first.
+    """
+    rest = tuple(tokens[found : found + page_size])
+    if not rest:
+        return None
+    best, expected = _closest(rest, live, 0, set())
+    if best == len(rest):
+        return None  # known to the end, and no whole page of it is left
+    here = PrefixBreak(found + best, rest[best], "evicted")
+    gone = list(islice(evicted, COMPARED))
+    whole = [known for known in gone if len(known) > best and rest[: len(known)] == known[: len(rest)]]
+    if whole:
+        usable = len(rest) == page_size or any(len(known) < page_size for known in whole)  # pages are taken whole
+        return here if usable else None
+    best, expected = _closest(rest, gone, best, expected)
+    if not expected or not found + best:
+        return PrefixBreak(found + best, rest[best], "never_seen")
+    return PrefixBreak(found + best, rest[best], "prompt_changed", tuple(sorted(expected)[:EXPECTED]))
+
+
+def _closest(rest: Tokens, known: Iterable[Tokens], best: int, expected: set[int]) -> tuple[int, set[int]]:
+    """How many tokens of `rest` are known, and which ids followed them where it went on otherwise."""
+    for continuation in islice(known, COMPARED):
+        common = 0
+        for a, b in zip(continuation, rest, strict=False):
+            if a != b:
+                break
+            common += 1
+        if common > best:
+            best, expected = common, set()
+        if common == best and common < len(continuation):
+            expected.add(continuation[common])
+    return best, expected
