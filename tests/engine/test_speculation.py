@@ -170,6 +170,21 @@ def test_it_is_off_by_default() -> None:
     assert next(e for e in stream if isinstance(e, Finished)).timings.drafted == 0
 
 
+@pytest.mark.parametrize("default", [False, True])
+def test_a_request_says_for_itself(default: bool) -> None:
+    steps = {}
+    for said in ("ngram", "off", None):
+        model = FakeModel(FULL)
+        engine = core(model, FULL, cost=Worth(), limits=Limits(4, 16, 16), speculate=default)
+        stream = engine.submit([7, 7, 7], TWO.replace(allowed_tokens=[7], speculate=said))
+        drain(engine, model)
+        steps[said] = engine.steps
+        assert (engine.drafted > 0) == (said == "ngram" or (said is None and default))
+        assert len([event for event in stream if not isinstance(event, Finished)]) == 20
+    assert steps["ngram"] < steps["off"] == 20
+    assert steps[None] == steps["ngram" if default else "off"]
+
+
 def test_what_never_pays_is_switched_off() -> None:
     class Dear(CostModel):
         def observe(self, tokens: int, pair_count: int, microseconds: float) -> None:

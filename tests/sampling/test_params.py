@@ -18,6 +18,8 @@ WRONG: list[tuple[str, Any]] = [
     ("temperature", True),
     ("temperature", None),
     ("temperature_end", -1),
+    ("speculate", "draft"),
+    ("speculate", False),
     ("top_k", -2),
     ("top_k", 1.5),
     ("top_k", False),

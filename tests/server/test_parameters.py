@@ -35,6 +35,7 @@ def test_null_equals_absent(smol: Running) -> None:
         ({"repeat_penalty": 0}, "repeat_penalty", "repeat_penalty is 0"),
         ({"typical_p": 0}, "typical_p", "above 0"),
         ({"mirostat": 1}, "mirostat", "0 or 2"),
+        ({"speculate": "draft"}, "speculate", "'ngram', 'off' or False"),
         ({"presence_penalty": 3}, "presence_penalty", "-2 to 2"),
         ({"skip_special_tokens": False}, "skip_special_tokens", "not supported here; it may be True"),
         ({"use_beam_search": True}, "use_beam_search", "not supported"),

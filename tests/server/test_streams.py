@@ -131,6 +131,11 @@ def test_speculation_gives_the_same_answer_and_is_counted(smol: Running, smollm2
     with running(replace(config, models=(replace(config.models[0], speculate="ngram"),))) as server:
         guessed = server.ok(COMPLETIONS, **fields)
         metrics = server.client.get("/metrics").text
+        for said in ("off", False):
+            told = server.ok(COMPLETIONS, **fields, speculate=said)
+            assert (told["timings"]["drafted"], told["choices"]) == (0, plain["choices"])
+    asked = smol.ok(COMPLETIONS, **fields, speculate="ngram")
+    assert asked["timings"]["accepted"] > 0 and asked["choices"] == plain["choices"]
     assert guessed["choices"] == plain["choices"]
     assert plain["timings"]["drafted"] == 0
     assert 0 < guessed["timings"]["accepted"] <= guessed["timings"]["drafted"]

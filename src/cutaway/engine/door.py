@@ -20,7 +20,7 @@ class Door:
     """Turns a prompt and its parameters into requests, or refuses them with the numbers.
 
     vocab: rows of the model's logits. context: tokens that prompt and answer may have together. speculate: draft tokens
-    of the answers.
+    of answers whose parameters do not say.
     """
 
     tokenizer: Tokenizer
@@ -51,7 +51,7 @@ class Door:
             stops = StopChecker(params, ends, detokenizer, room=room)
             request = Request(work, params, sampler, stops, choice=choice, seed=seed, events=events)
             request.warnings.extend(warnings)
-            if self.speculate:
+            if params.speculate == "ngram" or (params.speculate is None and self.speculate):
                 request.most = room if params.max_tokens is None else min(room, params.max_tokens)
                 request.speculator = Speculator()
             yield request

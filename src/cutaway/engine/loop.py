@@ -42,7 +42,8 @@ class EngineCore:
     layout: the pages of the step function's cache. vocab: ids that a prompt may hold, and columns of the logits.
     context: tokens that prompt and answer may have together; less if the pages do not hold so many.
     cost: what a step is believed to cost before one was measured. sharing: take up prefixes that are already written.
-    speculate: compute tokens of an answer beforehand where they likely follow and it pays; the answer is the same.
+    speculate: compute tokens of an answer beforehand where they likely follow and it pays, unless its parameters
+        say otherwise; the answer is the same.
     """
 
     def __init__(

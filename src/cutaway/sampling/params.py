@@ -34,6 +34,7 @@ bans a token); it may also return a new row of that shape. `prompt` and `generat
 GREEDY_BELOW = 1e-5
 """A temperature below this is greedy: the best token, lowest id first, no random number."""
 
+Speculation = Literal["ngram", "off"]
 LogprobsMode = Literal["raw", "processed"]
 ConstraintKind = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
 CONSTRAINTS: tuple[ConstraintKind, ...] = ("json_object", "json_schema", "regex", "choice", "grammar")
@@ -78,6 +79,9 @@ class SamplingParams:
         stop: one text or several. stop_regex: patterns of the `regex` library. stop_token_ids. See stop.py.
         include_stop_str: leaves what matched in the text. ignore_eos: goes on after end tokens (they add no text).
         time_limit: seconds.
+    Computing (the answer is the same, bit for bit)
+        speculate: "ngram": prompt lookup, fewer steps where an answer repeats what was there; drafts only where it pays.
+            "off": none. None: as the engine was loaded.
     Telling
         logprobs: None: none; n: the chosen token's and those of the n best. prompt_logprobs: the same of the prompt.
         logprobs_mode: `raw`: of the model's own distribution, before any stage; `processed`: of the one drawn from.
@@ -131,6 +135,7 @@ class SamplingParams:
     include_stop_str: bool = False
     ignore_eos: bool = False
     time_limit: float | None = None
+    speculate: Speculation | None = None
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     logprobs_mode: LogprobsMode = "raw"
@@ -158,6 +163,8 @@ class SamplingParams:
         check_bool("ignore_eos", self.ignore_eos)
         if self.logprobs_mode not in ("raw", "processed"):
             raise ParameterError(f"logprobs_mode is {self.logprobs_mode!r}; it must be 'raw' or 'processed'")
+        if self.speculate not in (None, "ngram", "off"):
+            raise ParameterError(f"speculate is {self.speculate!r}; it must be 'ngram', 'off' or None")
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise ParameterError(f"min_tokens is {self.min_tokens}; it must be at most max_tokens, {self.max_tokens}")
         check_bias("logit_bias", self.logit_bias)

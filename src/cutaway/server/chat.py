@@ -141,22 +141,16 @@ class ChatTeller:
         return told | ({"token_ids": message.tokens} if self._ids else {})
 
     def _asides(self) -> dict[str, Any]:
-        """What is told once, beside the answers."""
-        told: dict[str, Any] = {}
-        if self.run.warnings:
-            told["warnings"] = self.run.warnings
-        if self._timings:
-            told["timings"] = self.run.timings()
+        """What is told once, beside the answers: here of the prompt, too, as there is one."""
+        told = self.run.asides(timings=self._timings)
         result = self.run.results[0]
-        if result is not None:
-            told["seed"] = result.seed
-            if result.prompt_logprobs is not None:
-                tokenizer = self.run.visit.lease.engine.tokenizer
-                told["prompt_logprobs"] = [
-                    None if p is None else chat_logprob(p, tokenizer) for p in result.prompt_logprobs
-                ]
-            if self._ids:
-                told["prompt_token_ids"] = list(result.prompt_token_ids)
+        assert result is not None
+        if result.prompt_logprobs is not None:
+            tokenizer = self.run.visit.lease.engine.tokenizer
+            entries = [None if p is None else chat_logprob(p, tokenizer) for p in result.prompt_logprobs]
+            told["prompt_logprobs"] = entries
+        if self._ids:
+            told["prompt_token_ids"] = list(result.prompt_token_ids)
         return told
 
 

@@ -173,7 +173,7 @@ class CompletionTeller:
                 "stop_reason": piece.stop.matched if piece.stop else None,
             }
             if None not in self.run.results and piece.result is not None:
-                last |= self._asides()
+                last |= self.run.asides(timings=self._timings)
             chunks.append(last)
         return chunks
 
@@ -185,7 +185,8 @@ class CompletionTeller:
     # --- a whole ----------------------------------------------------------------------------------------------------
     def whole(self, messages: list[Message]) -> dict[str, Any]:
         choices = [self._choice(index, message) for index, message in enumerate(messages)]
-        return self._head() | {"choices": choices, "usage": usage_json(self.run)} | self._asides()
+        asides = self.run.asides(timings=self._timings)
+        return self._head() | {"choices": choices, "usage": usage_json(self.run)} | asides
 
     def _choice(self, index: int, message: Message) -> dict[str, Any]:
         logprobs = None
@@ -204,13 +205,3 @@ class CompletionTeller:
             entries = [None if p is None else chat_logprob(p, self._tokenizer) for p in result.prompt_logprobs]
             told["prompt_logprobs"] = entries
         return told | ({"token_ids": message.tokens} if self._ids else {})
-
-    def _asides(self) -> dict[str, Any]:
-        told: dict[str, Any] = {}
-        if self.run.warnings:
-            told["warnings"] = self.run.warnings
-        if self._timings:
-            told["timings"] = self.run.timings()
-        if self.run.results[0] is not None:
-            told["seed"] = self.run.results[0].seed
-        return told

@@ -103,6 +103,9 @@ class Choosing(Fields):
     guided_grammar: str | None = None
     structured_outputs: dict[str, Any] | None = None
     # the engine
+    speculate: Literal["ngram", "off", False] | None = Field(
+        None, description="Compute tokens beforehand where the answer repeats what was there; null: as the server says."
+    )
     cache_salt: str | None = Field(None, description="Share prefixes only with requests of the same salt.")
     truncation: Literal["error", "auto", "disabled"] | None = None
 

@@ -14,7 +14,7 @@ from cutaway.server.dialogue import prepare
 from cutaway.server.fields import CountTokens, Messages
 from cutaway.server.message import Message
 from cutaway.server.messages_input import dialogue_of
-from cutaway.server.parameters import sampling_params
+from cutaway.server.parameters import check_one_answer, sampling_params
 from cutaway.server.reading import read_fields
 from cutaway.server.run import Piece, Run
 from cutaway.server.service import request_id, service_of
@@ -27,6 +27,7 @@ async def messages(request: Request) -> Response:
     service = service_of(request)
     strict = service.config.server.strict
     fields, warnings = read_fields(Messages, await service.body(request), strict=strict, ignored=_IGNORED)
+    check_one_answer(fields)
     dialogue = dialogue_of(fields)
     async with entered(request, service, fields.model, 1) as visit:
         served, engine = visit.lease.served, visit.lease.engine
@@ -35,7 +36,7 @@ async def messages(request: Request) -> Response:
         ready = await service.in_thread(prepare, served, engine, dialogue, params)
         visit.warnings += [*warnings, *said, *ready.warnings]
         run = Run(visit, [ready.tokens], ready.params, reader=ready.reader, key=fields.cache_salt)
-        return await answer(request, run, MessagesTeller(run), stream=bool(fields.stream))
+        return await answer(request, run, MessagesTeller(run, fields), stream=bool(fields.stream))
 
 
 async def count_tokens(request: Request) -> Response:
@@ -54,8 +55,9 @@ class MessagesTeller:
 
     done = False
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, fields: Messages) -> None:
         self.run = run
+        self._timings = bool(fields.timings)
         self._blocks = Blocks()
 
     def _head(self) -> dict[str, Any]:
@@ -113,8 +115,7 @@ class MessagesTeller:
         }  # fmt: skip
 
     def _asides(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"system_fingerprint": self.run.visit.lease.served.fingerprint}
-        return told | ({"warnings": self.run.warnings} if self.run.warnings else {})
+        return {"system_fingerprint": self.run.visit.lease.served.fingerprint} | self.run.asides(timings=self._timings)
 
 
 def _opened(block: Block) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from cutaway.cache import PrefixBreak
 from cutaway.engine import Status, Timings, Usage
 from cutaway.server.admission import Admission
 from cutaway.server.roster import Roster
@@ -36,6 +37,7 @@ class Metrics:
         self._generated = counter("vllm:generation_tokens", "Tokens of answers.")
         self._queries = counter("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache.")
         self._hits = counter("vllm:prefix_cache_hits", "Prompt tokens found there.")
+        self._breaks = counter("cutaway:prefix_breaks", "Prompts not found to their end, by why.", "reason")
         self._success = counter("vllm:request_success", "Answers that ended.", "finished_reason")
         self._stops = counter("cutaway:stops", "Answers by the exact reason they ended for.", "kind")
         self._cancelled = counter("cutaway:cancelled", "Requests whose client went away.")
@@ -71,12 +73,14 @@ class Metrics:
             self._decode.labels(model).observe(times.decode)
         self._whole.labels(model).observe(times.total)
 
-    def prompt(self, model: str, tokens: int, cached: int) -> None:
-        """A prompt was answered."""
+    def prompt(self, model: str, tokens: int, cached: int, broke: PrefixBreak | None) -> None:
+        """A prompt was answered. broke: what of it was not in the cache, and why."""
         self._prompt.labels(model).inc(tokens)
         self._prompt_sizes.labels(model).observe(tokens)
         self._queries.labels(model).inc(tokens)
         self._hits.labels(model).inc(cached)
+        if broke is not None:
+            self._breaks.labels(model, broke.reason).inc()
 
     def cancelled(self, model: str) -> None:
         self._cancelled.labels(model).inc()

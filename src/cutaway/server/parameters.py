@@ -86,6 +86,8 @@ def _converted(field: str, value: Any) -> Any:
         return value / 1000
     if field == "n_predict" and value == -1:
         return None
+    if field == "speculate":
+        return value or "off"
     if field == "logit_bias":
         return {_token_id(key): bias for key, bias in value.items()}
     return value
@@ -182,6 +184,12 @@ def check_stream_options(fields: Choosing) -> None:
     """Raises ApiError."""
     if fields.stream_options is not None and not fields.stream:
         raise bad_request("stream_options is only allowed when stream is true", "stream_options", "parameter_invalid")
+
+
+def check_one_answer(fields: Choosing) -> None:
+    """Of a route whose reply has room for one. Raises ApiError."""
+    if fields.n is not None and fields.n != 1:
+        raise bad_request(f"n is {fields.n}; this route gives one answer", "n", "parameter_unsupported")
 
 
 def wants_usage(fields: Choosing) -> bool:

@@ -15,7 +15,7 @@ from cutaway.server.dialogue import prepare
 from cutaway.server.fields import Responses
 from cutaway.server.logprobs import chat_logprob
 from cutaway.server.message import Message
-from cutaway.server.parameters import sampling_params
+from cutaway.server.parameters import check_one_answer, sampling_params
 from cutaway.server.reading import read_fields
 from cutaway.server.responses_input import STATEFUL, dialogue_of, response_format
 from cutaway.server.run import Piece, Run
@@ -28,6 +28,7 @@ async def responses(request: Request) -> Response:
     strict = service.config.server.strict
     ignored = (*STATEFUL, "max_tool_calls", "context_management")
     fields, warnings = read_fields(Responses, await service.body(request), strict=strict, ignored=ignored)
+    check_one_answer(fields)
     dialogue = dialogue_of(fields)
     form = response_format(fields)
     read = fields if form is None else fields.model_copy(update={"response_format": form})
@@ -37,7 +38,7 @@ async def responses(request: Request) -> Response:
         params, said = sampling_params(read, engine.defaults, service.config.limits, service.sampling, **more)
         ready = await service.in_thread(prepare, served, engine, dialogue, params)
         visit.warnings += [*warnings, *said, *ready.warnings]
-        run = Run(visit, [ready.tokens], ready.params.replace(n=1), reader=ready.reader, key=fields.cache_salt)
+        run = Run(visit, [ready.tokens], ready.params, reader=ready.reader, key=fields.cache_salt)
         return await answer(request, run, ResponsesTeller(run, fields), stream=bool(fields.stream))
 
 
@@ -150,11 +151,7 @@ class ResponsesTeller:
             "truncation": fields.truncation or "disabled", "user": fields.user,
             "system_fingerprint": visit.lease.served.fingerprint, "usage": self._usage() if done else None,
         }  # fmt: skip
-        if done and self.run.warnings:
-            told["warnings"] = self.run.warnings
-        if done and fields.timings:
-            told["timings"] = self.run.timings()
-        return told
+        return told | (self.run.asides(timings=bool(fields.timings)) if done else {})
 
     def _usage(self) -> dict[str, Any]:
         usage = self.run.usage()

@@ -176,7 +176,7 @@ class Run:
         metrics.answered(self.visit.model, event.stop.kind, piece.reason or "", event.usage, event.timings)
         if piece.result is not None:
             usage = piece.result.usage
-            metrics.prompt(self.visit.model, usage.prompt_tokens, usage.cached_tokens)
+            metrics.prompt(self.visit.model, usage.prompt_tokens, usage.cached_tokens, piece.result.broke)
 
     def usage(self) -> Usage:
         """Of all prompts together."""
@@ -187,19 +187,12 @@ class Run:
             sum(u.cached_tokens for u in done),
         )
 
-    def timings(self) -> dict[str, Any]:
-        """Of the first answer, in seconds, and rates in tokens a second."""
-        done = next(result for result in self.results if result is not None)
-        times, usage = done.timings, done.usage
-        computed, later = usage.prompt_tokens - usage.cached_tokens, max(0, len(done.token_ids) - 1)
-        return {
-            "queued": times.queued, "prefill": times.prefill, "decode": times.decode, "total": times.total,
-            "ttft": times.ttft, "preemptions": times.preemptions, "drafted": times.drafted,
-            "accepted": times.accepted, "prompt_tokens": usage.prompt_tokens,
-            "cached_tokens": usage.cached_tokens,
-            "prefill_per_second": computed / times.prefill if times.prefill else None,
-            "decode_per_second": later / times.decode if times.decode else None,
-        }  # fmt: skip
+    def asides(self, *, timings: bool) -> dict[str, Any]:
+        """What every API tells once, beside the answers. Only when all have ended, or all of the first prompt."""
+        done = self.results[0]
+        assert done is not None
+        said: dict[str, Any] = {"warnings": self.warnings} if self.warnings else {}
+        return said | ({"timings": _timings(done)} if timings else {}) | {"seed": done.seed}
 
     def close(self, error: BaseException | None = None) -> None:
         """The end: cancel what still runs, say how it went, give place and model back. Twice is harmless."""
@@ -241,7 +234,7 @@ class Run:
 
     def _figures(self) -> dict[str, Any]:
         done = [result for result in self.results if result is not None]
-        usage, times = self.usage(), done[0].timings
+        usage, times, broke = self.usage(), done[0].timings, done[0].broke
         tokens = len(done[0].token_ids)
         return {
             "tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens, "cached": usage.cached_tokens,
@@ -249,4 +242,29 @@ class Run:
             "queue_ms": round(times.queued * 1e3, 1), "ttft_ms": round(times.ttft * 1e3, 1),
             "tpot_ms": round(times.decode * 1e3 / (tokens - 1), 2) if tokens > 1 else None,
             "total_ms": round(times.total * 1e3, 1), "finish": done[0].stop.kind, "seed": done[0].seed,
-        }  # fmt: skip
+        } | ({} if broke is None else {"broke_at": broke.at, "broke_by": broke.reason})  # fmt: skip
+
+
+def _timings(done: Result) -> dict[str, Any]:
+    """Of the first answer to a prompt, in seconds, and rates in tokens a second; and what was there of the prompt."""
+    times, usage = done.timings, done.usage
+    computed, later = usage.prompt_tokens - usage.cached_tokens, max(0, len(done.token_ids) - 1)
+    return {
+        "queued": times.queued, "prefill": times.prefill, "decode": times.decode, "total": times.total,
+        "ttft": times.ttft, "preemptions": times.preemptions, "drafted": times.drafted,
+        "accepted": times.accepted, "prompt_tokens": usage.prompt_tokens,
+        "cached_tokens": usage.cached_tokens, "cache": _cache(done),
+        "prefill_per_second": computed / times.prefill if times.prefill else None,
+        "decode_per_second": later / times.decode if times.decode else None,
+    }  # fmt: skip
+
+
+def _cache(done: Result) -> dict[str, Any]:
+    """How much of the prompt was found, and the first token that was not; null where nothing broke the match."""
+    at, token, reason, expected = None, None, None, []
+    if done.broke is not None:
+        at, token, reason, expected = done.broke.at, done.broke.token, done.broke.reason, list(done.broke.expected)
+    return {
+        "cached_tokens": done.usage.cached_tokens, "broke_at": at, "reason": reason, "token": token,
+        "expected": expected,
+    }  # fmt: skip

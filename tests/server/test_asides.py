@@ -1,0 +1,83 @@
+"""What every API tells beside the answers: warnings, seed, timings, and what became of the prompt in the cache."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from server.serving import CHAT, COMPLETIONS, HELLO, Running
+
+pytestmark = pytest.mark.models
+
+ROUTES: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": HELLO, "max_tokens": 2},
+    COMPLETIONS: {"prompt": "1 2 3", "max_tokens": 2},
+    "/v1/responses": {"input": "Say hello.", "max_output_tokens": 2},
+    "/v1/messages": {"messages": HELLO, "max_tokens": 2},
+}
+
+
+def streamed(server: Running, path: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """What the events of a stream tell beside the answer, wherever it stands in them."""
+    found: dict[str, Any] = {}
+    for event in server.events(path, **fields):
+        told = json.loads(event) if event != "[DONE]" else {}
+        for part in (told, told.get("response", {})):
+            for name in {"warnings", "seed", "timings"} & part.keys():
+                assert name not in found, "told twice"
+                found[name] = part[name]
+    return found
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_each_route_tells_the_same_streamed_or_not(smol: Running, path: str) -> None:
+    fields = ROUTES[path] | {"seed": 7, "unheard_of": 1, "temperature": 0}
+    for reply in (smol.ok(path, **fields), streamed(smol, path, fields)):
+        assert reply["seed"] == 7 and "unheard_of" in reply["warnings"][0] and "timings" not in reply
+    for reply in (smol.ok(path, **fields, timings=True), streamed(smol, path, fields | {"timings": True})):
+        timings = reply["timings"]
+        assert timings["total"] > 0 and timings["drafted"] == 0
+        assert timings["cache"]["cached_tokens"] == timings["cached_tokens"]
+    for reply in (smol.ok(path, **ROUTES[path]), streamed(smol, path, ROUTES[path])):
+        assert "warnings" not in reply and isinstance(reply["seed"], int)
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+def test_one_answer_where_there_is_room_for_one(smol: Running, path: str) -> None:
+    assert smol.ok(path, **ROUTES[path], n=1)
+    error = smol.post(path, **ROUTES[path], n=2)
+    assert error.status_code == 400 and "n is 2" in error.json()["error"]["message"]
+
+
+def breaks(server: Running) -> dict[str, float]:
+    """The counter, by reason."""
+    page = server.client.get("/metrics").text
+    found = re.findall(r'^cutaway:prefix_breaks_total\{.*reason="(\w+)"\} (\S+)$', page, re.M)
+    return {reason: float(count) for reason, count in found}
+
+
+def test_what_broke_the_match_of_a_prompt_is_told(smol: Running) -> None:
+    """In the timings, the log and the metrics."""
+    prompt = list(range(3000, 3040))
+    fields: dict[str, Any] = {"max_tokens": 1, "timings": True, "cache_salt": "breaks"}
+    changed = [*prompt[:20], 77, *prompt[21:]]
+    before = breaks(smol)
+    told = [smol.ok(COMPLETIONS, prompt=p, **fields)["timings"]["cache"] for p in (prompt, changed, prompt)]
+    whole = {"broke_at": None, "reason": None, "token": None, "expected": []}
+    assert told == [
+        {"cached_tokens": 0, "broke_at": 0, "reason": "never_seen", "token": 3000, "expected": []},
+        {"cached_tokens": 16, "broke_at": 20, "reason": "prompt_changed", "token": 77, "expected": [3020]},
+        {"cached_tokens": told[2]["cached_tokens"]} | whole,
+    ]
+    assert told[2]["cached_tokens"] >= 32
+    entries = [entry for entry in smol.log() if entry["event"] == "request"][-3:]
+    assert [(e.get("broke_at"), e.get("broke_by")) for e in entries] == [
+        (0, "never_seen"), (20, "prompt_changed"), (None, None),
+    ]  # fmt: skip
+    after = breaks(smol)
+    assert {reason: after[reason] - before.get(reason, 0) for reason in ("never_seen", "prompt_changed")} == {
+        "never_seen": 1, "prompt_changed": 1,
+    }  # fmt: skip
