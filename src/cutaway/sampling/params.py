@@ -80,7 +80,7 @@ class SamplingParams:
         include_stop_str: leaves what matched in the text. ignore_eos: goes on after end tokens (they add no text).
         time_limit: seconds.
     Computing (the answer is the same, bit for bit)
-        speculate: "ngram": prompt lookup, fewer steps where an answer repeats what was there; drafts only where it pays.
+        speculate: "ngram": prompt lookup, fewer steps where an answer repeats what was there; drafts where it pays.
             "off": none. None: as the engine was loaded.
     Telling
         logprobs: None: none; n: the chosen token's and those of the n best. prompt_logprobs: the same of the prompt.
