@@ -57,13 +57,13 @@ def test_a_prompt_is_cut_into_chunks_and_its_last_token_has_the_only_row() -> No
         settle(s, plan)
 
 
-def test_running_answers_come_first_and_prompts_share_what_is_left() -> None:
+def test_running_answers_come_first_then_the_prompt_that_has_least_left() -> None:
     s = scheduler()
     s.add(work(1, 3))
     settle(s, s.plan())
     s.add(work(2, 40))
     s.add(work(3, 40))
-    assert shape(s.plan()) == [(1, 3, 1, 1), (2, 0, 15, 0), (3, 0, 16, 0)]
+    assert shape(s.plan()) == [(1, 3, 1, 1), (2, 0, 30, 0), (3, 0, 1, 0)]
 
 
 def test_a_newcomer_gets_its_share_beside_a_long_prompt() -> None:
@@ -76,21 +76,78 @@ def test_a_newcomer_gets_its_share_beside_a_long_prompt() -> None:
 
 def test_the_budget_is_predicted_time() -> None:
     slow = CostModel(1_000, 10_000, 0.0)
-    limits = Limits(max_requests=4, max_tokens=512, max_rows=8, step_us=81_000, alone_us=161_000)
+    limits = Limits(max_requests=4, max_tokens=512, max_rows=8, step_us=41_000, shared_us=81_000, alone_us=161_000)
     s = scheduler(limits=limits, cost=slow)
     s.add(work(1, 100))
     assert shape(s.plan()) == [(1, 0, 16, 0)]  # alone: (161 - 1) ms of 10 ms tokens
     s = scheduler(limits=limits, cost=slow)
     s.add(work(1, 100))
     s.add(work(2, 100))
-    assert shape(s.plan()) == [(1, 0, 4, 0), (2, 0, 4, 0)]  # (81 - 1) ms between two
+    assert shape(s.plan()) == [(1, 0, 8, 0), (2, 0, 1, 0)]  # (81 - 1) ms, and nobody gets nothing
 
 
 def test_a_step_never_spends_less_on_tokens_than_on_reading_the_weights() -> None:
     s = scheduler(limits=Limits(max_requests=4, max_tokens=512, max_rows=8), cost=CostModel(400_000, 10_000, 0.0))
     s.add(work(1, 100))
     s.add(work(2, 100))
-    assert sum(c.count for c in s.plan().chunks) == 40
+    assert sum(c.count for c in s.plan().chunks) == 41  # 40, and nobody gets nothing
+
+
+SLOW = CostModel(20_000, 1_000, 0.0)
+STEPS = Limits(max_requests=16, max_tokens=512, max_rows=64, step_us=50_000, shared_us=100_000, alone_us=125_000)
+
+
+def predicted(plan: Plan) -> int:
+    return SLOW.predict(plan.tokens, 0)
+
+
+def test_a_short_prompt_beside_a_long_one_is_read_at_once_in_a_short_step() -> None:
+    """A newcomer waits for the step that runs (125 ms at most), and its own is as short as it can be."""
+    s = scheduler(4096, STEPS, SLOW)
+    s.add(work(1, 4000, base=10_000))
+    plan = s.plan()
+    assert shape(plan) == [(1, 0, 105, 0)] and predicted(plan) == STEPS.alone_us
+    settle(s, plan)
+    s.add(work(2, 20))
+    plan = s.plan()
+    assert shape(plan) == [(1, 105, 10, 0), (2, 0, 20, 1)] and predicted(plan) == STEPS.step_us
+    settle(s, plan)
+    plan = s.plan()  # its answer beside the long prompt: nobody waits for a first token but the long one itself
+    assert shape(plan) == [(1, 115, 79, 0), (2, 20, 1, 1)] and predicted(plan) == STEPS.shared_us
+
+
+def test_a_long_prompt_goes_on_however_many_newcomers_there_are() -> None:
+    s = scheduler(65_536, STEPS, SLOW)
+    long = work(0, 400)
+    s.add(long)
+    for step in range(1, 60):
+        s.add(work(step, 60))  # each would fill a step
+        plan = s.plan()
+        assert plan.chunks[0].work is long and plan.chunks[0].count >= 7  # a quarter of (50 - 20) ms
+        settle(s, plan)
+        if len(long.tokens) > long.prompt:
+            break
+        for chunk in plan.chunks:
+            if chunk.work is not long and len(chunk.work.tokens) > chunk.work.prompt:
+                s.remove(chunk.work)
+    assert len(long.tokens) > long.prompt, "the long prompt starves"
+
+
+def test_equal_prompts_are_read_one_after_another() -> None:
+    """Shared in equal parts, all would have their first token when the last one has."""
+    s = scheduler(4096, STEPS, SLOW)
+    works = [work(i, 100, base=1000) for i in range(1, 9)]
+    for w in works:
+        s.add(w)
+    first: dict[int, int] = {}
+    time = 0
+    while len(first) < len(works):
+        plan = s.plan()
+        time += predicted(plan)
+        settle(s, plan)
+        first |= {w.id: time for w in works if len(w.tokens) > w.prompt and w.id not in first}
+    assert list(first) == [w.id for w in works]
+    assert sum(first.values()) / len(first) < 0.65 * time
 
 
 def test_rows_for_prompt_logprobs_are_bounded_per_step() -> None:

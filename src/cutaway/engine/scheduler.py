@@ -2,8 +2,10 @@
 
 A request is due `total - computed` tokens: its prompt at first, one token a step later (and what was drafted to follow
 it, which may turn out wrong), everything again after it was preempted. Each step has a budget of predicted
-microseconds, tokens and rows. Small dues are served first and in full (running answers, thus, before prompts); what is
-left is shared equally by the large ones, so that neither a long prompt starves newcomers nor newcomers a long prompt.
+microseconds, tokens and rows. The smallest due is served first (running answers, thus, before prompts, and short prompts
+before long ones: shortest remaining work first gives the least mean wait), but the oldest that still reads has a quarter
+of the step kept for it: everybody is the oldest in the end, and nobody starves. Where a prompt is read to its end, the
+step is not stretched for the others: who waits for a first token waits for no more than it must.
 
 Pages go to the oldest first. When there are none left, the youngest running request gives all of its pages back and
 is computed anew later: the same bits, as any other schedule.
@@ -23,14 +25,17 @@ from cutaway.engine.work import Chunk, Plan, Work
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one step: requests, tokens and rows at most; step_us: its predicted time when several share the engine,
-    alone_us: when one request has it for itself (and waits for nobody but a newcomer or a cancel)."""
+    """Of one step: requests, tokens and rows at most, and its predicted time. step_us: when a prompt is read to its end;
+    shared_us: when none is and several share the engine (long steps read faster: the weights are read once a step);
+    alone_us: when one request has it for itself. A newcomer waits for the rest of one such step, and then for its own.
+    """
 
     max_requests: int = 16
     max_tokens: int = 512
     max_rows: int = 64
     step_us: int = 200_000
-    alone_us: int = 1_000_000
+    shared_us: int = 400_000
+    alone_us: int = 500_000
 
     def __post_init__(self) -> None:
         assert 0 < self.max_requests <= min(self.max_tokens, self.max_rows), "a running request needs a token and a row"
@@ -114,20 +119,36 @@ class Scheduler:
         return all(map(ge, self.pages.available, map(sum, zip(*needs, strict=True))))
 
     def _grants(self) -> dict[int, int]:
-        """Tokens that each running request may compute, at least one: equal shares, what one leaves goes on."""
+        """Tokens that each running request may compute, at least one; the smallest due first."""
         tokens, rows = self.limits.max_tokens, self.limits.max_rows
-        budget = self.limits.alone_us if len(self.running) + len(self.waiting) == 1 else self.limits.step_us
-        time = max(budget - self.cost.base, self.cost.base)  # tokens get no less time than reading the weights takes
+        quick, time = self._times()
+        oldest = next((work for work in self.running if work.due > 1), None)
+        kept = quick // 4  # of the time, for the oldest that still reads
         grants: dict[int, int] = {}
         for rank, work in enumerate(sorted(self.running, key=lambda work: work.due)):
             sharers = len(self.running) - rank
-            most = min(work.due, tokens // sharers, self.cost.affordable(time // sharers, work.computed))
+            if work is oldest:
+                share, kept = max(time, kept), 0
+            else:
+                share = time - kept
+            most = min(work.due, tokens - (sharers - 1), self.cost.affordable(share, work.computed))
             silent = max(0, work.rows_from - work.computed)  # tokens before the first whose row is wanted
             count = grants[work.id] = max(1, min(most, silent + rows - (sharers - 1)))
             tokens -= count
             rows -= max(0, count - silent)
-            time -= self.cost.predict(count, pairs(work.computed, count)) - self.cost.base
+            spent = self.cost.predict(count, pairs(work.computed, count)) - self.cost.base
+            quick, time = quick - spent, time - spent
+            if 1 < count == work.due:  # its first token comes of this step
+                time = min(time, quick)
         return grants
+
+    def _times(self) -> tuple[int, int]:
+        """Microseconds for tokens, in a step that reads a prompt to its end and in another. No less than reading the
+        weights takes."""
+        alone = len(self.running) + len(self.waiting) == 1
+        longest = self.limits.alone_us if alone else self.limits.shared_us
+        base = self.cost.base
+        return max(self.limits.step_us - base, base), max(longest - base, base)
 
     def _place(self, grants: dict[int, int]) -> tuple[tuple[Chunk, ...], tuple[Work, ...]]:
         """Hold pages for the grants, oldest request first, preempting from the youngest end."""
