@@ -116,7 +116,7 @@ class Engine:
         kv_k, kv_v: types of stored keys and values. max_requests: at once; others wait. contexts: how many whole
         contexts the pages hold together. rope_scaling: as the option `--rope-scaling`, to stretch the context.
         seed: draw the seeds of requests that name none from this one, so that a whole run can be had again.
-        step_ms: what a step may take in which a prompt's reading ends; other steps twice that, of one request 2.5 times.
+        step_ms: what a step may take in which a prompt's reading ends; others take twice that, of one alone 2.5 times.
         speculate: "ngram": prompt lookup, the same answers sooner where they repeat what was there; see speculation.py.
         Raises ModelNotFoundError, DownloadError, FormatError, UnsupportedError, MemoryShortError, ParameterError.
         """

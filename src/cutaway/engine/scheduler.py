@@ -2,10 +2,10 @@
 
 A request is due `total - computed` tokens: its prompt at first, one token a step later (and what was drafted to follow
 it, which may turn out wrong), everything again after it was preempted. Each step has a budget of predicted
-microseconds, tokens and rows. The smallest due is served first (running answers, thus, before prompts, and short prompts
-before long ones: shortest remaining work first gives the least mean wait), but the oldest that still reads has a quarter
-of the step kept for it: everybody is the oldest in the end, and nobody starves. Where a prompt is read to its end, the
-step is not stretched for the others: who waits for a first token waits for no more than it must.
+microseconds, tokens and rows. The smallest due is served first (running answers, thus, before prompts, and short
+prompts before long ones: shortest remaining work first gives the least mean wait), but a quarter of the step is kept
+for the oldest that still reads: everybody is the oldest in the end, and nobody starves. Where a prompt is read to its
+end, the step is not stretched for the others: who waits for a first token waits for no more than it must.
 
 Pages go to the oldest first. When there are none left, the youngest running request gives all of its pages back and
 is computed anew later: the same bits, as any other schedule.
@@ -25,9 +25,9 @@ from cutaway.engine.work import Chunk, Plan, Work
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one step: requests, tokens and rows at most, and its predicted time. step_us: when a prompt is read to its end;
-    shared_us: when none is and several share the engine (long steps read faster: the weights are read once a step);
-    alone_us: when one request has it for itself. A newcomer waits for the rest of one such step, and then for its own.
+    """Of one step: requests, tokens and rows at most, and its predicted time. step_us: when a prompt is read to its
+    end; shared_us: when none is and several share the engine (long steps read faster: the weights are read once a
+    step); alone_us: when one request has it for itself. A newcomer waits for the rest of one, and then for its own.
     """
 
     max_requests: int = 16
