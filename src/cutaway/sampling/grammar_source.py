@@ -53,6 +53,18 @@ def as_grammar(kind: ConstraintKind, text: str) -> str:
         raise ParameterError(f"{kind} cannot be used: {error}") from None
 
 
+def nested(kind: ConstraintKind, text: str) -> str:
+    """`text` (from `canonical`) as the right side of a rule in another grammar of Lark. Raises ParameterError."""
+    if kind in ("json_object", "json_schema"):
+        schema = json.loads(text)
+        return f"%json {json.dumps({'x-guidance': JSON_OPTIONS} | (schema if isinstance(schema, dict) else {}))}"
+    if kind == "grammar":
+        return f"%lark {{\n{lark(text)}\n}}"
+    expression = text if kind == "regex" else alternatives(json.loads(text))
+    (whole,) = json.loads(as_grammar("regex", expression))["grammars"]
+    return f"%lark {{\n{whole['lark_grammar']}\n}}"
+
+
 def alternatives(texts: Iterable[str]) -> str:
     """A regular expression for exactly these texts."""
     return "|".join("".join(map(_literal, text)) for text in texts)

@@ -7,6 +7,7 @@ grammars. Markers that are control tokens of the vocabulary are named as tokens,
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 from cutaway.errors import ParameterError
 from cutaway.sampling.grammar import compile_constraint
 from cutaway.sampling.grammar_schema import enforceable
-from cutaway.sampling.grammar_source import JSON_OPTIONS
+from cutaway.sampling.grammar_source import JSON_OPTIONS, canonical, nested
+from cutaway.sampling.params import ConstraintKind
 from cutaway.text import Tokenizer
 from cutaway.text.tool_formats import ToolFormat, control_markers, tool_format
 
@@ -23,11 +25,13 @@ from cutaway.text.tool_formats import ToolFormat, control_markers, tool_format
 class ToolConstraint:
     """What a request with tools adds to its sampling parameters. grammar: for `SamplingParams.grammar`; None: none is
     needed. visible_tokens: for `SamplingParams.visible_tokens`: control tokens that are markers of calls and must show
-    in the text for the parser. warnings: what is not enforced."""
+    in the text for the parser. warnings: what is not enforced. opening: where the answer is either calls or a text of
+    another form: a pattern for how it begins if it is calls."""
 
     grammar: str | None
     visible_tokens: tuple[int, ...]
     warnings: tuple[str, ...]
+    opening: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Tool:
 
 def tool_constraint(
     format: str, tools: Sequence[Mapping[str, Any]], tokenizer: Tokenizer, *, choice: str = "auto",
-    name: str | None = None, parallel: bool = True,
+    name: str | None = None, parallel: bool = True, form: tuple[ConstraintKind, Any] | None = None,
 ) -> ToolConstraint:  # fmt: skip
     """The constraint for tool_choice. tools: OpenAI's `tools` (`{"type": "function", "function": {name, parameters}}`,
     or the functions alone).
@@ -49,6 +53,9 @@ def tool_constraint(
     call (with parallel false: one), nothing else; with `name`: exactly one call, of that tool; "none": no constraint.
     The arguments follow the tool's schema; a schema that cannot be enforced is refused (ParameterError with keyword and
     path), unless the tool says `"strict": false`: then its arguments are any JSON object, with a warning.
+    form: what an answer that calls nothing must be, the arguments of `compile_constraint`: then "auto" is either calls
+    and nothing else, or such a text. Where calls have no marker (llama3, gemma), a text of the form that is written as
+    a call of one of the tools counts as one; "required" and `name` leave no room for a form.
     Compiles each schema once: call it, as `compile_constraint`, from a thread of yours.
     Raises ParameterError for no tools, an unknown name or choice, a bad schema.
     """
@@ -68,10 +75,15 @@ def tool_constraint(
     writer = _Writer(known, tokenizer, able)
     if name is not None or choice == "required":
         grammar = writer.calls(many=parallel and name is None)
+    elif form is not None:
+        warnings.extend(compile_constraint(*form, tokenizer).warnings)
+        grammar = writer.either(nested(form[0], canonical(*form, form[0])[0]), many=parallel)
+        compile_constraint("grammar", grammar, tokenizer, name=f"{form[0]} beside tools")
     else:
         grammar = writer.free(many=parallel)
     markers = (*known.opens, *known.closes, *(_INNER if known.name.startswith("mistral") else ()))
-    return ToolConstraint(grammar, control_markers(markers, tokenizer), tuple(warnings))
+    opening = writer.opening() if form is not None and name is None and choice == "auto" else None
+    return ToolConstraint(grammar, control_markers(markers, tokenizer), tuple(warnings), opening)
 
 
 _INNER = ("[ARGS]", "[CALL_ID]")
@@ -113,12 +125,29 @@ class _Writer:
 
     def calls(self, *, many: bool) -> str:
         """Nothing but calls: at least one, and if not `many` no second."""
+        return self._grammar(f"start: {self._several(many)}", many)
+
+    def either(self, form: str, *, many: bool) -> str:
+        """Nothing but calls, or nothing but the form (the right side of a rule)."""
+        marker = self._control(self._format.opens[0]) if self._format.bare else ""
+        marked = f" | {marker} calls" if marker else ""
+        return self._grammar(f"start: calls{marked} | form\ncalls: {self._several(many)}\nform: {form}", many)
+
+    def opening(self) -> str:
+        """A pattern: how calls begin, by their marker, or where there is none by the name of a tool."""
+        if not self._format.bare:
+            return re.escape(self._format.opens[0])
+        names = "|".join(re.escape(json.dumps(tool.name, ensure_ascii=False)) for tool in self._tools)
+        key = rf'"name"\s*:\s*(?:{names})\s*,\s*"{self._format.arguments}"\s*:\s*\{{'
+        return rf"(?:{re.escape(self._format.opens[0])})?\s*\{{\s*{key}"
+
+    def _several(self, many: bool) -> str:
         one = self._call(many)
         listed = many and not self._format.listed
         more = f" ({self._between()} {one})*" if listed and not self._format.bare else ""
         if listed and self._format.bare:
             more = f" (BLANKS? {self._quoted(';')} BLANKS? {one})*"
-        return self._grammar(f"start: {one}{more}", many)
+        return f"{one}{more}"
 
     def free(self, *, many: bool) -> str:
         """Any text, and calls in it, each whole from its (first) marker on."""

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from cutaway.assemble import Engine
 from cutaway.sampling import SamplingParams
-from cutaway.sampling.grammar_tools import tool_constraint
+from cutaway.sampling.grammar_tools import ToolConstraint, tool_constraint
+from cutaway.sampling.params import CONSTRAINTS
+from cutaway.server.form_or_calls import FormOrCalls
 from cutaway.server.hearing import heard
 from cutaway.server.problems import bad_request
 from cutaway.server.reader import Reader
@@ -60,6 +62,7 @@ def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: Sampling
     warnings: list[str] = []
     messages = [_developer_as_system(message) for message in dialogue.messages]
     template = require_template(engine.template)
+    opening: str | None = None
     shown: Sequence[Mapping[str, Any]] | None = None
     if dialogue.calls:
         if renders_tools(template.source) or template.named.get("tool_use"):
@@ -67,8 +70,9 @@ def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: Sampling
         else:
             messages = _instructed(messages, tool_instructions(_format(served), dialogue.tools))
             warnings.append("this model's template does not show tools; they are described in the system message")
-        params, said = _constrained(served, engine, dialogue, params)
-        warnings += said
+        params, constraint = _constrained(served, engine, dialogue, params)
+        warnings += constraint.warnings
+        opening = constraint.opening
 
     def render(chat: Sequence[Mapping[str, Any]]) -> tuple[list[int], str]:
         segments = template.render(
@@ -84,7 +88,7 @@ def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: Sampling
     else:
         tokens, end = render(messages)
     params, opened = _reasoned(served, engine, dialogue.reasoning_budget, params, end)
-    return Prepared(tokens, params, _reader(served, dialogue, params, opened), tuple(warnings))
+    return Prepared(tokens, params, _reader(served, dialogue, params, opened, opening), tuple(warnings))
 
 
 def _developer_as_system(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -113,18 +117,14 @@ def _instructed(messages: list[Mapping[str, Any]], instructions: str) -> list[Ma
 
 def _constrained(
     served: Served, engine: Engine, dialogue: Dialogue, params: SamplingParams
-) -> tuple[SamplingParams, tuple[str, ...]]:
-    if params.constraint is not None:
-        raise bad_request(
-            f"{params.constraint[0]} and tools that may be called cannot both be obeyed; set tool_choice to none, or "
-            "leave out one of the two",
-            "tools", "parameter_unsupported",
-        )  # fmt: skip
+) -> tuple[SamplingParams, ToolConstraint]:
+    """The parameters with one grammar for calls and for the form that the request asks for; all of that."""
     made = tool_constraint(
         _format(served), dialogue.tools, engine.tokenizer, choice=dialogue.tool_choice, name=dialogue.tool_name,
-        parallel=dialogue.parallel,
+        parallel=dialogue.parallel, form=params.constraint,
     )  # fmt: skip
-    return params.replace(grammar=made.grammar, visible_tokens=made.visible_tokens), made.warnings
+    without_form = dict.fromkeys(CONSTRAINTS) | {"json_object": False}
+    return params.replace(**without_form | {"grammar": made.grammar, "visible_tokens": made.visible_tokens}), made
 
 
 def _reasoned(
@@ -148,17 +148,21 @@ def _reasoned(
     return made, opened
 
 
-def _reader(served: Served, dialogue: Dialogue, params: SamplingParams, opened: bool) -> Callable[[], Reader]:
+def _reader(
+    served: Served, dialogue: Dialogue, params: SamplingParams, opened: bool, opening: str | None
+) -> Callable[[], Reader]:
+    """opened: the prompt has begun the reasoning. opening: how calls begin, if the answer may be of a form instead."""
     names = [dialogue.tool_name] if dialogue.tool_name else [_name(tool) for tool in dialogue.tools]
 
     def make() -> Reader:
         reasoning = ReasoningParser(served.reasoning, open=opened) if served.reasoning is not None else None
-        tools = None
+        tools: ToolParser | FormOrCalls | None = None
         if dialogue.calls:
-            tools = ToolParser(
+            parser = ToolParser(
                 _format(served), names=names, parallel=dialogue.parallel and dialogue.tool_name is None,
                 eager=params.grammar is not None,
             )  # fmt: skip
+            tools = parser if opening is None else FormOrCalls(parser, opening)
         return Reader(reasoning, tools, reason="stop" if dialogue.tool_name else "tool_calls")
 
     return make

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cutaway.server.form_or_calls import FormOrCalls
 from cutaway.text.reasoning import ReasoningParser
 from cutaway.text.tool_events import Arguments, CallEnded, CallStarted, Content, ParseWarning, ToolEvent
 from cutaway.text.tool_parser import ToolParser
@@ -34,7 +35,7 @@ class Reader:
     """
 
     reasoning: ReasoningParser | None = None
-    tools: ToolParser | None = None
+    tools: ToolParser | FormOrCalls | None = None
     reason: str = "tool_calls"
     called: bool = False
     warnings: list[str] = field(default_factory=list)
