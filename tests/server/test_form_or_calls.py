@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def read(format: str, text: str, cuts: list[int] | None = None) -> ToolMessage:
         ToolParser(format, names=[tool["name"] for tool in TOOLS], new_id=lambda: str(next(numbers))), opening
     )
     at = [0, *sorted(cuts or []), len(text)]
-    events = [event for a, b in zip(at, at[1:], strict=False) for event in reader.push(text[a:b])]
+    events = [event for a, b in pairwise(at) for event in reader.push(text[a:b])]
     return gathered([*events, *reader.finish()])
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jsonschema
 import pytest
@@ -66,7 +66,7 @@ def called(choice: dict[str, Any]) -> list[Any]:
 class TestWithAForm:
     """tools and response_format in one request, on a small model that obeys nothing but grammars."""
 
-    ASKED: dict[str, Any] = {"tools": [TOOL], "response_format": FORMAT, "max_tokens": 60, "temperature": 0}
+    ASKED: ClassVar[dict[str, Any]] = {"tools": [TOOL], "response_format": FORMAT, "max_tokens": 60, "temperature": 0}
 
     def test_auto_is_either_the_form_or_a_call(self, smol: Running) -> None:
         found = set()
@@ -126,7 +126,7 @@ def qwen(qwen_path: Path) -> Iterator[Running]:
 
 
 class TestOnQwen:
-    ASKED: dict[str, Any] = {"messages": WEATHER, "tools": [TOOL], "max_tokens": 60, "temperature": 0}
+    ASKED: ClassVar[dict[str, Any]] = {"messages": WEATHER, "tools": [TOOL], "max_tokens": 60, "temperature": 0}
 
     def test_required(self, qwen: Running) -> None:
         choice = whole(qwen, **self.ASKED, tool_choice="required", parallel_tool_calls=False)
