@@ -17,6 +17,7 @@ from cutaway.config.sections import (
     ModelConfig,
     SamplingDefaults,
     ServerConfig,
+    TelemetryConfig,
     parse_bytes,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "ModelConfig",
     "SamplingDefaults",
     "ServerConfig",
+    "TelemetryConfig",
     "check_config",
     "config_paths",
     "find_config",

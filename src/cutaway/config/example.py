@@ -51,6 +51,10 @@ EXAMPLE = """\
 # prompts = false                 # true: prompts and answers are in the log
 # token_share = 0.01              # of the requests whose tokens are logged at level debug
 
+[telemetry]                       # OpenTelemetry; needs pip install 'cutaway[otel]'
+# endpoint = "http://127.0.0.1:4318"  # a collector (OTLP over HTTP); else $OTEL_EXPORTER_OTLP_ENDPOINT
+# service_name = "cutaway"
+
 # Further names, and traffic split by weight:
 # [aliases]
 # "gpt-4o-mini" = "smollm2-135m"

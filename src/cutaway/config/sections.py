@@ -125,6 +125,17 @@ class LoggingConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class TelemetryConfig:
+    """OpenTelemetry. endpoint: a collector that takes OTLP over HTTP; None: what the environment names
+    (OTEL_EXPORTER_OTLP_ENDPOINT), else none. service_name: None: the environment's, else "cutaway"."""
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
+    endpoint: Name | None = None
+    service_name: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole file. None: not said. aliases: a further name of a model, or several by weight: traffic is split."""
 
@@ -144,11 +155,12 @@ class Config:
     aliases: Mapping[str, str | Mapping[str, Annotated[float, Gt(0)]]] | None = None
     limits: LimitsConfig = LimitsConfig()
     logging: LoggingConfig = LoggingConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
 
 SECTIONS: Mapping[str, type] = {
     "": Config, "sampling": SamplingDefaults, "server": ServerConfig, "models": ModelConfig,
-    "limits": LimitsConfig, "logging": LoggingConfig,
+    "limits": LimitsConfig, "logging": LoggingConfig, "telemetry": TelemetryConfig,
 }  # fmt: skip
 
 _BYTES = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?\s*", re.ASCII)

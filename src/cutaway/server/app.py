@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cutaway.config import Config
+from cutaway.errors import ConfigError
 from cutaway.server import chat, completions, info, messages, responses, tokens
 from cutaway.server.admission import Admission
 from cutaway.server.answering import resumable
@@ -27,6 +28,7 @@ from cutaway.server.problems import ApiError
 from cutaway.server.roster import Roster, served_models
 from cutaway.server.service import Service
 from cutaway.server.tapes import Tapes
+from cutaway.server.telemetry import INSTALL, Telemetry, make_telemetry, wanted
 
 ROUTES = (
     ("POST", "/v1/chat/completions", chat.chat),
@@ -79,7 +81,23 @@ def make_service(config: Config, log_stream: TextIO | None = None) -> Service:
     roster = Roster(models, names, config, log.info)
     admission = Admission(config.limits)
     metrics = Metrics(roster, admission)
-    return Service(config, roster, admission, read_keys(config.server), metrics, log, Tapes(config.server.resume))
+    return Service(
+        config, roster, admission, read_keys(config.server), metrics, log, Tapes(config.server.resume),
+        _telemetry(config, log),
+    )  # fmt: skip
+
+
+def _telemetry(config: Config, log: Log) -> Telemetry | None:
+    """Where it is wanted. An environment is set for many programs: what it wants and is not there is only a warning."""
+    if not wanted(config.telemetry):
+        return None
+    try:
+        return make_telemetry(config.telemetry)
+    except ConfigError as error:
+        if config.telemetry.endpoint is not None:
+            raise
+        log.warning("no telemetry, though the environment names a collector", reason=error.message, install=INSTALL)
+        return None
 
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -94,6 +112,8 @@ def _lifespan(service: Service, failed: Callable[[], None] | None) -> Lifespan:
         await asyncio.gather(loading, return_exceptions=True)
         await service.tapes.close()
         await service.roster.close()
+        if service.telemetry is not None:
+            await asyncio.to_thread(service.telemetry.close)
         service.threads.shutdown()
 
     return lifespan

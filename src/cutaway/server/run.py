@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, time_ns
 from typing import Any
 
 from starlette.requests import Request
@@ -16,10 +16,11 @@ from cutaway.errors import CutawayError, EngineError
 from cutaway.sampling import SamplingParams, StopReason
 from cutaway.sampling.grammar import compile_constraint
 from cutaway.server.mailbox import Mailbox
-from cutaway.server.problems import ApiError
+from cutaway.server.problems import ApiError, as_api_error
 from cutaway.server.reader import Reader, Told
 from cutaway.server.roster import Lease
 from cutaway.server.service import Service, caller, request_id
+from cutaway.server.telemetry import Answered, Story
 
 _REASONS = {"length": "length", "context": "length", "time": "length"}
 
@@ -43,8 +44,10 @@ class Piece:
 class Visit:
     """A caller's place and its hold on a model; `close` gives both back. Nothing else may."""
 
-    def __init__(self, service: Service, request: Request, lease: Lease, stack: ExitStack) -> None:
+    def __init__(self, service: Service, request: Request, lease: Lease, stack: ExitStack, began: int) -> None:
         self.service = service
+        self.began = began
+        self.headers = request.headers
         self.id = request_id(request)
         self.path = request.url.path
         self.caller = caller(request)
@@ -55,12 +58,13 @@ class Visit:
     @classmethod
     async def enter(cls, request: Request, service: Service, model: str | None, answers: int) -> Visit:
         """Raises ApiError: 404, 429, 503."""
+        began = time_ns()
         with ExitStack() as stack:
             lease = await service.roster.take(model, request_id(request))
             stack.callback(service.roster.give, lease)
             at_once = lease.served.config.max_requests or 1
             stack.enter_context(service.admission.enter(caller(request), lease.served.name, answers, at_once))
-            return cls(service, request, lease, stack.pop_all())
+            return cls(service, request, lease, stack.pop_all(), began)
 
     @property
     def model(self) -> str:
@@ -94,6 +98,8 @@ class Run:
         self._tokens = 0
         self.reasoning_tokens = 0
         self._closed = False
+        self._submitted = 0  # nanoseconds since 1970
+        self._answered: list[Answered] = []
         self._logs_tokens = visit.service.log.tells_tokens(visit.id)
 
     @property
@@ -111,6 +117,7 @@ class Run:
             compiled = await service.in_thread(compile_constraint, *self.params.constraint, engine.tokenizer)
             service.metrics.compiled(self.visit.model, compiled.seconds)
             self.visit.warnings += compiled.warnings
+        self._submitted = time_ns()
         await service.in_thread(self._submit)
 
     def _submit(self) -> None:
@@ -173,6 +180,7 @@ class Run:
 
     def _ended(self, piece: Piece, event: Finished) -> None:
         metrics = self.visit.service.metrics
+        self._answered.append(Answered(event.timings, piece.reason or ""))
         metrics.answered(self.visit.model, event.stop.kind, piece.reason or "", event.usage, event.timings)
         if piece.result is not None:
             usage = piece.result.usage
@@ -204,6 +212,8 @@ class Run:
             self._cancel()
         try:
             self._log(error, whole)
+            if (telemetry := self.visit.service.telemetry) is not None:
+                telemetry.tell(self._story(error, whole))
         finally:
             self.visit.close()
 
@@ -231,6 +241,18 @@ class Run:
         else:
             visit.service.metrics.cancelled(visit.model)
             log.info("request", **facts, finish="cancelled")
+
+    def _story(self, error: BaseException | None, whole: bool) -> Story:
+        visit, usage = self.visit, self.usage()
+        failed = "" if whole or error is None else type(error).__name__
+        if isinstance(error, Exception):
+            failed = as_api_error(error).code or failed
+        return Story(
+            visit.id, visit.path, visit.model, visit.lease.alias or visit.model, visit.headers, visit.began,
+            self._submitted, time_ns(), self.params, self._answered,
+            usage.prompt_tokens or sum(map(len, self.prompts)), usage.completion_tokens or self._tokens,
+            usage.cached_tokens, failed if whole or error is not None else "cancelled",
+        )  # fmt: skip
 
     def _figures(self) -> dict[str, Any]:
         done = [result for result in self.results if result is not None]

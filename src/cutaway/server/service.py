@@ -18,6 +18,7 @@ from cutaway.server.logs import Log
 from cutaway.server.metrics import Metrics
 from cutaway.server.roster import Roster
 from cutaway.server.tapes import Tapes
+from cutaway.server.telemetry import Telemetry
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,6 +35,7 @@ class Service:
     metrics: Metrics
     log: Log
     tapes: Tapes
+    telemetry: Telemetry | None = None
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "cutaway-prepare"))
 
     @property
