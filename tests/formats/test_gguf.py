@@ -238,11 +238,11 @@ def test_other_versions_are_refused(tmp_path: Path, version: int, message: str) 
         open_model(path)
 
 
-def test_a_string_that_is_not_utf8_is_refused_when_its_array_is_read(gguf_writer: Writer, tmp_path: Path) -> None:
+def test_a_string_that_is_not_utf8_is_refused_when_it_is_read(gguf_writer: Writer, tmp_path: Path) -> None:
     path = tmp_path / "bad.gguf"
     path.write_bytes(gguf_writer.file([("a", 9, (8, [b"ok", b"\xe4\xb8", b"ok"]))], []))
     with open_model(path) as model, pytest.raises(FormatError, match=r"bad\.gguf: a\[1\] at byte 67: not UTF-8"):
-        _ = model.metadata["a"]
+        list(model.metadata["a"])
 
 
 def test_limits_hold_before_memory_is_taken(

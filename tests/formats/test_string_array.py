@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cutaway.errors import FormatError
 from cutaway.formats import string_array
-from cutaway.formats.string_array import decode_strings, locate_strings
+from cutaway.formats.string_array import StringArray, decode_strings, locate_strings
 
 REGULAR = st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), min_size=1, max_size=20)
 ODD = st.one_of(st.just(""), st.text(st.sampled_from("\0a"), max_size=30), st.integers(250, 520).map(lambda n: "z" * n))
@@ -75,3 +75,24 @@ def test_the_string_is_named_by_its_place_in_the_whole_array() -> None:
     data = as_array(content)
     with pytest.raises(FormatError, match=r"field\[5000\] at byte 50008: not UTF-8"):
         decode_strings(data, locate_strings(data, 0, 5002, "field"), "field")
+
+
+def test_an_array_is_read_like_a_list() -> None:
+    strings = ["a", "", "中文", "z" * 300]
+    data = as_array(packed(strings))
+    array = StringArray(data, locate_strings(data, 0, 4, "field"), "field")
+    assert array == strings
+    assert array != strings[:3]
+    assert (len(array), array[2], array[-1], array[1:3]) == (4, "中文", "z" * 300, ["", "中文"])
+    assert "中文" in array
+    for place in (4, -5):
+        with pytest.raises(IndexError):
+            array[place]
+
+
+def test_one_string_that_is_not_utf8_is_named() -> None:
+    data = as_array(packed(["ab"]) + struct.pack("<Q", 3) + b"e\xffg")
+    array = StringArray(data, locate_strings(data, 0, 2, "field"), "field")
+    assert array[0] == "ab"
+    with pytest.raises(FormatError, match=r"field\[1\] at byte 19: not UTF-8"):
+        array[1]

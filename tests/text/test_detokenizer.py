@@ -35,7 +35,7 @@ def test_no_half_character_and_nothing_lost(parts: list[bytes]) -> None:
     pieces = [detokenizer.push(place) for place in range(len(parts))]
     rest = detokenizer.flush()
     assert "".join([*pieces, rest]) == b"".join(parts).decode("utf-8", "replace")
-    assert len(rest) <= 1
+    assert len(rest) <= 2  # ED A0 could begin a character for Python, and then is two wrong bytes
 
 
 def test_a_character_in_three_tokens_comes_whole_and_a_cut_one_is_flushed_once() -> None:

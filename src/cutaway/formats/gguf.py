@@ -21,7 +21,7 @@ import numpy as np
 from cutaway.errors import FormatError, UnsupportedError
 from cutaway.formats.blocks import GGUF_TYPES, REFUSED_TYPES, tensor_bytes
 from cutaway.formats.model_file import U8, MappedFile, Tensor
-from cutaway.formats.string_array import decode_strings, locate_strings
+from cutaway.formats.string_array import StringArray, locate_strings
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -48,7 +48,7 @@ _STRUCTS = {kind: struct.Struct("<" + code) for kind, code in zip(_SCALARS, "BbH
 
 
 class Metadata(Mapping[str, Any]):
-    """Key-values of a GGUF file. Arrays are decoded when first asked for, and kept."""
+    """Key-values of a GGUF file. Arrays of numbers are copied when first asked for; strings stay in the file."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -223,7 +223,7 @@ def _read_strings(cursor: _Cursor, field: str, count: int, count_at: int) -> Cal
     if int(offsets[-1]) - cursor.at > MAX_ARRAY_BYTES:
         raise cursor.fail(field, f"{int(offsets[-1]) - cursor.at} bytes of strings, limit {MAX_ARRAY_BYTES}")
     cursor.at = int(offsets[-1])
-    return lambda: decode_strings(data, offsets, name)
+    return lambda: StringArray(data, offsets, name)
 
 
 def _read_numbers(cursor: _Cursor, field: str, kind: int, count: int) -> Callable[[], Any]:

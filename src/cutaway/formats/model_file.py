@@ -68,8 +68,8 @@ class ModelFile:
 
     path: what was opened (the first part, or the index). files: all files that hold tensors.
     format: "gguf" or "safetensors".
-    metadata: GGUF key-values; arrays of numbers are NumPy arrays, of strings list[str], both decoded when first asked
-    for, which can raise FormatError; {} for safetensors.
+    metadata: GGUF key-values; arrays of numbers are NumPy arrays, of strings `StringArray`, which can raise FormatError
+    when they are read; {} for safetensors.
     config: config.json beside safetensors, else None.
     """
 

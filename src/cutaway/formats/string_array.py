@@ -10,7 +10,9 @@ empty one, NULs inside) a loop walks on.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,42 @@ _FIRST_WINDOW, _LAST_WINDOW = 1 << 12, 1 << 16
 _DECODED = 1 << 11
 # Strings walked after an irregular one: doubled while nothing is regular.
 _FIRST_WALK, _LAST_WALK = 1 << 6, 1 << 16
+
+
+class StringArray(Sequence[str]):
+    """The strings of an array, left in the file: each is decoded when asked for. Equal to a list of the same strings.
+
+    data: uint8, the whole file. offsets: int64 [count + 1], where each string's length stands and where the array ends.
+    field: what it is, for errors. Reading a string that is not UTF-8 raises FormatError.
+    """
+
+    __slots__ = ("data", "field", "offsets")
+
+    def __init__(self, data: U8, offsets: I64, field: str) -> None:
+        self.data = data
+        self.offsets = offsets
+        self.field = field
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        place = range(len(self))[index]
+        return _decode_by_loop(self.data, self.offsets[place : place + 2], self.field, place)[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(decode_strings(self.data, self.offsets, self.field))
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, (list, StringArray)) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def locate_strings(data: U8, start: int, count: int, field: str) -> I64:

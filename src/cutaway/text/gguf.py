@@ -14,6 +14,7 @@ from cutaway.text.encoder import Encoder
 from cutaway.text.ends import end_ids
 from cutaway.text.markers import Marker, Markers
 from cutaway.text.pretokenizers import PreTokenizer, pre_tokenizer
+from cutaway.text.string_index import PackedStrings, is_byte_level, is_packed
 from cutaway.text.tokenizer import SpecialIds, Tokenizer
 from cutaway.text.vocabulary import (
     BYTE_OF,
@@ -26,6 +27,7 @@ from cutaway.text.vocabulary import (
     byte_alphabet,
     is_structural,
 )
+from cutaway.text.word_merges import WordMerges
 
 _PREFIX = "tokenizer.ggml."
 # Architectures whose SentencePiece adds its prefix space in front of every run of text, not only the first.
@@ -57,6 +59,8 @@ def tokenizer_from_gguf(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
     tokens = _strings(metadata, "tokens")
     if tokens is None:
         raise TokenizerError("the file has no vocabulary: tokenizer.ggml.tokens is missing")
+    if not (model == "gpt2" and is_packed(tokens) and is_byte_level(tokens)):
+        tokens = list(tokens)
     types = as_types(metadata.get(_PREFIX + "token_type"), len(tokens))
     vocabulary = Vocabulary(tokens, types, "byte_level" if model == "gpt2" else "sentencepiece")
     if model == "gpt2":
@@ -69,7 +73,10 @@ def _byte_level(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> Tokenize
     merges = _strings(metadata, "merges")
     if merges is None:
         raise TokenizerError("a byte-level vocabulary without merges: tokenizer.ggml.merges is missing")
-    encoder = Encoder(lambda: _build_byte_level(vocabulary, merges, kind))
+    quick = None
+    if is_packed(merges) and is_packed(vocabulary.tokens) and not _whole_texts(vocabulary):
+        quick = WordMerges(vocabulary, merges, kind).ids
+    encoder = Encoder(lambda: _build_byte_level(vocabulary, list(merges), kind), quick=quick)
     return Tokenizer(vocabulary, encoder, _markers(vocabulary), _special_ids(metadata, vocabulary, kind.add_bos))
 
 
@@ -125,7 +132,7 @@ def _sentencepiece(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabula
         if merges is None:
             pairs = _pairs(path, vocabulary, spellings, np.asarray(scores, np.float64))
         else:
-            pairs = _split(merges)
+            pairs = _split(list(merges))
         return _build_sentencepiece(vocabulary, spellings, pairs, special.unk)
 
     markers = _markers(vocabulary, rstrip=everywhere)
@@ -178,10 +185,14 @@ def _text_tokens(vocabulary: Vocabulary) -> list[Any]:
     """User-defined tokens that are text: found whole wherever they stand. Runs of blanks are left to the merges."""
     from tokenizers import AddedToken
 
+    return [AddedToken(text, normalized=False, special=False) for text in _whole_texts(vocabulary)]
+
+
+def _whole_texts(vocabulary: Vocabulary) -> list[str]:
     texts = [vocabulary.tokens[id] for id in vocabulary.of_type(USER)]
     if vocabulary.scheme == "sentencepiece":
         texts = [text for text in texts if text.strip(" ")]
-    return [AddedToken(text, normalized=False, special=False) for text in texts if text and not is_structural(text)]
+    return [text for text in texts if text and not is_structural(text)]
 
 
 def _markers(vocabulary: Vocabulary, *, rstrip: bool = False) -> Markers:
@@ -208,11 +219,11 @@ def _special_ids(metadata: Mapping[str, Any], vocabulary: Vocabulary, add_bos: b
     )
 
 
-def _strings(metadata: Mapping[str, Any], name: str) -> list[str] | None:
+def _strings(metadata: Mapping[str, Any], name: str) -> list[str] | PackedStrings | None:
     values = metadata.get(_PREFIX + name)
     if values is None:
         return None
-    if not isinstance(values, list):
+    if not (isinstance(values, list) or is_packed(values)):
         raise TokenizerError(f"{_PREFIX}{name} must be an array of strings")
     return values
 

@@ -162,11 +162,11 @@ def require_template(template: ChatTemplate | None) -> ChatTemplate:
 
 
 def _in_metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in metadata.items():
+    for key in metadata:
         if key == _KEY:
-            yield "default", value
+            yield "default", metadata[key]
         elif key.startswith(_KEY + "."):
-            yield key.removeprefix(_KEY + "."), value
+            yield key.removeprefix(_KEY + "."), metadata[key]
 
 
 def _in_files(folder: Path) -> Iterator[tuple[str, Any]]:

@@ -231,8 +231,8 @@ class Tokenizer:
         """The bytes of UTF-8 that a byte-level vocabulary has no token for."""
         if self.vocabulary.scheme != "byte_level":
             return []
-        known = self.vocabulary.ids
-        return [byte for byte, spelling in enumerate(byte_alphabet()) if spelling not in known and byte in _IN_UTF8]
+        find = self.vocabulary.find
+        return [byte for byte, spelling in enumerate(byte_alphabet()) if byte in _IN_UTF8 and find(spelling) is None]
 
     @cached_property
     def _control_ids(self) -> frozenset[int]:

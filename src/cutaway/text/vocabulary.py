@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.errors import TokenizerError
+from cutaway.text.string_index import PackedStrings, StringIndex, is_packed
 
 Scheme = Literal["byte_level", "sentencepiece"]
 
@@ -55,14 +56,14 @@ class Vocabulary:
     """Tokens by id.
 
     Args:
-        tokens: spelling of each token, indexed by id.
+        tokens: spelling of each token, indexed by id. Strings that were left in the file become a list with `ids`.
         types: uint8 [vocab], GGUF's token types.
         scheme: how spellings are to be read.
     """
 
     __slots__ = ("__dict__", "_bytes", "scheme", "tokens", "types")
 
-    def __init__(self, tokens: list[str], types: NDArray[np.uint8], scheme: Scheme) -> None:
+    def __init__(self, tokens: Sequence[str] | PackedStrings, types: NDArray[np.uint8], scheme: Scheme) -> None:
         self.tokens = tokens
         self.types = types
         self.scheme = scheme
@@ -74,7 +75,20 @@ class Vocabulary:
     @cached_property
     def ids(self) -> dict[str, int]:
         """Id of each spelling."""
+        self.tokens = list(self.tokens)  # who wants all of them in one way wants them in others too
         return dict(zip(self.tokens, range(len(self.tokens)), strict=True))
+
+    def find(self, spelling: str) -> int | None:
+        """Id of a spelling, or None; without making a dict of all where they were left in the file."""
+        if "ids" in self.__dict__ or not is_packed(self.tokens):
+            return self.ids.get(spelling)
+        return self.index.find(spelling.encode())
+
+    @cached_property
+    def index(self) -> StringIndex:
+        """For tokens that were left in the file."""
+        assert is_packed(self.tokens)
+        return StringIndex(self.tokens)
 
     def check(self, token: int) -> int:
         """`token` itself, if it is an id of this vocabulary."""
