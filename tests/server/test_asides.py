@@ -52,6 +52,47 @@ def test_one_answer_where_there_is_room_for_one(smol: Running, path: str) -> Non
     assert error.status_code == 400 and "n is 2" in error.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+@pytest.mark.parametrize("name", ["prompt_logprobs", "return_token_ids"])
+def test_what_an_api_has_no_place_for_is_refused(smol: Running, path: str, name: str) -> None:
+    error = smol.refused(path, **ROUTES[path], **{name: 2 if name == "prompt_logprobs" else True})
+    assert name in error["message"]
+    assert smol.ok(path, **ROUTES[path], **{name: None})
+
+
+def test_token_ids_of_prompts_and_answers(smol: Running) -> None:
+    asked: dict[str, Any] = {"prompt": [[5, 6], [7, 8, 9]], "max_tokens": 2, "temperature": 0, "return_token_ids": True}
+    choices = smol.ok(COMPLETIONS, **asked)["choices"]
+    assert [choice["prompt_token_ids"] for choice in choices] == asked["prompt"]
+    told = [c for chunk in smol.chunks(COMPLETIONS, **asked) for c in chunk["choices"]]
+    for choice in choices:
+        mine = [c for c in told if c["index"] == choice["index"]]
+        assert [t for c in mine for t in c.get("token_ids", ())] == choice["token_ids"]
+        assert [c["prompt_token_ids"] for c in mine if "prompt_token_ids" in c] == [choice["prompt_token_ids"]]
+
+
+def test_messages_of_a_form(smol: Running) -> None:
+    """Anthropic's structured outputs; what this server would have to run elsewhere is refused."""
+    schema = {
+        "type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "additionalProperties": False,
+    }  # fmt: skip
+    form = {"type": "json_schema", "schema": schema}
+    fields: dict[str, Any] = {"messages": HELLO, "max_tokens": 40, "temperature": 0}
+    for said in ({"output_config": {"format": form, "effort": "low"}}, {"output_format": form}):
+        (block,) = smol.ok("/v1/messages", **fields, **said)["content"]
+        assert isinstance(json.loads(block["text"])["ok"], bool)
+    assert "has 5" in smol.refused("/v1/messages", **fields, output_config={"format": form | {"schema": 5}})["message"]
+    assert "a format that" in smol.refused("/v1/messages", **fields, output_format={"type": "xml"})["message"]
+    assert "mcp_servers" in smol.refused("/v1/messages", **fields, mcp_servers=[{"url": "http://x"}])["message"]
+    assert "warnings" not in smol.ok("/v1/messages", **fields, mcp_servers=[], output_config={"effort": "low"})
+
+
+def test_logprobs_that_are_included(smol: Running) -> None:
+    asked = ROUTES["/v1/responses"] | {"include": ["message.output_text.logprobs"]}
+    logprobs = smol.ok("/v1/responses", **asked)["output"][0]["content"][0]["logprobs"]
+    assert len(logprobs) == 2 and all(entry["top_logprobs"] == [] for entry in logprobs)
+
+
 def breaks(server: Running) -> dict[str, float]:
     """The counter, by reason."""
     page = server.client.get("/metrics").text

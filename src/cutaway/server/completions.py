@@ -172,6 +172,8 @@ class CompletionTeller:
                 "finish_reason": piece.reason,
                 "stop_reason": piece.stop.matched if piece.stop else None,
             }
+            if self._ids:
+                last["choices"][0]["prompt_token_ids"] = self._prompt_ids(piece.choice)
             if None not in self.run.results and piece.result is not None:
                 last |= self.run.asides(timings=self._timings)
             chunks.append(last)
@@ -204,4 +206,9 @@ class CompletionTeller:
         if not self._echo and result is not None and result.prompt_logprobs is not None:
             entries = [None if p is None else chat_logprob(p, self._tokenizer) for p in result.prompt_logprobs]
             told["prompt_logprobs"] = entries
-        return told | ({"token_ids": message.tokens} if self._ids else {})
+        if self._ids:
+            told |= {"token_ids": message.tokens, "prompt_token_ids": self._prompt_ids(index)}
+        return told
+
+    def _prompt_ids(self, choice: int) -> list[int]:
+        return list(self.run.prompts[choice // self.run.params.n])

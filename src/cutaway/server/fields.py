@@ -172,6 +172,8 @@ class Messages(CountTokens):
 
     max_tokens: Annotated[int, Ge(1)]
     stop_sequences: list[str] | None = None
+    output_config: dict[str, Any] | None = None
+    output_format: dict[str, Any] | None = None
 
 
 class Tokenize(Fields):

@@ -13,26 +13,29 @@ from cutaway.server.blocks import Block, Blocks
 from cutaway.server.dialogue import prepare
 from cutaway.server.fields import CountTokens, Messages
 from cutaway.server.message import Message
-from cutaway.server.messages_input import dialogue_of
-from cutaway.server.parameters import check_one_answer, sampling_params
+from cutaway.server.messages_input import ELSEWHERE, dialogue_of, response_format
+from cutaway.server.parameters import check_told, sampling_params
 from cutaway.server.reading import read_fields
 from cutaway.server.run import Piece, Run
 from cutaway.server.service import request_id, service_of
 
-_IGNORED = ("container", "context_management", "mcp_servers", "cache_control", "inference_geo", "output_config")
+IGNORED = ("context_management", "cache_control", "inference_geo", *ELSEWHERE)
+_OF_ANSWERS = ("max_tokens", "stop_sequences", "output_config", "output_format")
 
 
 async def messages(request: Request) -> Response:
     """Anthropic's messages in, content blocks out."""
     service = service_of(request)
     strict = service.config.server.strict
-    fields, warnings = read_fields(Messages, await service.body(request), strict=strict, ignored=_IGNORED)
-    check_one_answer(fields)
+    fields, warnings = read_fields(Messages, await service.body(request), strict=strict, ignored=IGNORED)
+    check_told(fields)
     dialogue = dialogue_of(fields)
+    form = response_format(fields)
+    read = fields if form is None else fields.model_copy(update={"response_format": form})
     async with entered(request, service, fields.model, 1) as visit:
         served, engine = visit.lease.served, visit.lease.engine
         more: dict[str, Any] = {} if fields.stop_sequences is None else {"stop": fields.stop_sequences}
-        params, said = sampling_params(fields, engine.defaults, service.config.limits, service.sampling, **more)
+        params, said = sampling_params(read, engine.defaults, service.config.limits, service.sampling, **more)
         ready = await service.in_thread(prepare, served, engine, dialogue, params)
         visit.warnings += [*warnings, *said, *ready.warnings]
         run = Run(visit, [ready.tokens], ready.params, reader=ready.reader, key=fields.cache_salt)
@@ -43,7 +46,7 @@ async def count_tokens(request: Request) -> Response:
     """How many tokens a request to /v1/messages would have."""
     service = service_of(request)
     strict = service.config.server.strict
-    fields, _ = read_fields(CountTokens, await service.body(request), strict=strict, ignored=(*_IGNORED, "max_tokens"))
+    fields, _ = read_fields(CountTokens, await service.body(request), strict=strict, ignored=(*IGNORED, *_OF_ANSWERS))
     dialogue = dialogue_of(fields)
     async with service.roster.lease(fields.model, request_id(request)) as lease:
         ready = await service.in_thread(prepare, lease.served, lease.engine, dialogue, lease.engine.defaults)

@@ -7,12 +7,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from cutaway.server.dialogue import Dialogue, chosen_tools
-from cutaway.server.fields import CountTokens
+from cutaway.server.fields import CountTokens, Messages
 from cutaway.server.problems import bad_request
+
+ELSEWHERE = ("container", "mcp_servers")
 
 
 def dialogue_of(fields: CountTokens) -> Dialogue:
     """Raises ApiError that names what cannot be used."""
+    for field in ELSEWHERE:
+        if (fields.model_extra or {}).get(field):
+            _fail(f"{field} is not supported: this server runs nothing for a request", field, "parameter_unsupported")
     chat: list[dict[str, Any]] = []
     if fields.system is not None:
         chat.append({"role": "system", "content": _texts(fields.system, "system")})
@@ -30,6 +35,19 @@ def dialogue_of(fields: CountTokens) -> Dialogue:
         parallel=not (fields.tool_choice or {}).get("disable_parallel_tool_use"), variables=variables,
         truncation="auto" if fields.truncation == "auto" else "error", reasoning_budget=budget,
     )  # fmt: skip
+
+
+def response_format(fields: Messages) -> dict[str, Any] | None:
+    """`output_config.format`, or `output_format` as it was called before, as chat completions have it."""
+    where = "output_format" if fields.output_format is not None else "output_config"
+    format = fields.output_format or (fields.output_config or {}).get("format")
+    if format is None:
+        return None
+    if not isinstance(format, Mapping) or format.get("type") != "json_schema":
+        _fail(f"{where} names a format that is not supported; it may be {{type: 'json_schema', schema}}", where)
+    if not isinstance(format.get("schema"), dict | bool):
+        _fail(f"{where} must have a JSON schema, and has {format.get('schema')!r:.80}", where)
+    return {"type": "json_schema", "json_schema": {"schema": format["schema"]}}
 
 
 def _tools(fields: CountTokens) -> tuple[list[dict[str, Any]], Any]:
@@ -92,5 +110,5 @@ def _texts(content: Any, where: str) -> str:
     return "".join(part["text"] for part in parts)
 
 
-def _fail(what: str, param: str = "messages") -> NoReturn:
-    raise bad_request(what, param, "parameter_invalid")
+def _fail(what: str, param: str = "messages", code: str = "parameter_invalid") -> NoReturn:
+    raise bad_request(what, param, code)

@@ -186,10 +186,13 @@ def check_stream_options(fields: Choosing) -> None:
         raise bad_request("stream_options is only allowed when stream is true", "stream_options", "parameter_invalid")
 
 
-def check_one_answer(fields: Choosing) -> None:
-    """Of a route whose reply has room for one. Raises ApiError."""
+def check_told(fields: Choosing) -> None:
+    """Of the routes whose reply has room for one answer and no token ids. Raises ApiError."""
     if fields.n is not None and fields.n != 1:
         raise bad_request(f"n is {fields.n}; this route gives one answer", "n", "parameter_unsupported")
+    for name, value in (("prompt_logprobs", fields.prompt_logprobs), ("return_token_ids", fields.return_token_ids)):
+        if value is not None and value is not False:
+            raise bad_request(f"{name} is not supported: this API has no place for it", name, "parameter_unsupported")
 
 
 def wants_usage(fields: Choosing) -> bool:

@@ -15,26 +15,28 @@ from cutaway.server.dialogue import prepare
 from cutaway.server.fields import Responses
 from cutaway.server.logprobs import chat_logprob
 from cutaway.server.message import Message
-from cutaway.server.parameters import check_one_answer, sampling_params
+from cutaway.server.parameters import check_told, sampling_params
 from cutaway.server.reading import read_fields
-from cutaway.server.responses_input import STATEFUL, dialogue_of, response_format
+from cutaway.server.responses_input import LOGPROBS, STATEFUL, dialogue_of, response_format
 from cutaway.server.run import Piece, Run
 from cutaway.server.service import service_of
+
+IGNORED = (*STATEFUL, "max_tool_calls", "context_management")
 
 
 async def responses(request: Request) -> Response:
     """Input items in, output items out."""
     service = service_of(request)
     strict = service.config.server.strict
-    ignored = (*STATEFUL, "max_tool_calls", "context_management")
-    fields, warnings = read_fields(Responses, await service.body(request), strict=strict, ignored=ignored)
-    check_one_answer(fields)
+    fields, warnings = read_fields(Responses, await service.body(request), strict=strict, ignored=IGNORED)
+    check_told(fields)
     dialogue = dialogue_of(fields)
     form = response_format(fields)
     read = fields if form is None else fields.model_copy(update={"response_format": form})
     async with entered(request, service, fields.model, 1) as visit:
         served, engine = visit.lease.served, visit.lease.engine
-        more = {} if fields.top_logprobs is None else {"logprobs": fields.top_logprobs}
+        told = 0 if LOGPROBS in (fields.include or ()) else None
+        more = {"logprobs": told if fields.top_logprobs is None else fields.top_logprobs}
         params, said = sampling_params(read, engine.defaults, service.config.limits, service.sampling, **more)
         ready = await service.in_thread(prepare, served, engine, dialogue, params)
         visit.warnings += [*warnings, *said, *ready.warnings]

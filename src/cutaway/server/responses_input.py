@@ -10,6 +10,7 @@ from cutaway.server.fields import Responses
 from cutaway.server.problems import bad_request
 
 STATEFUL = ("previous_response_id", "conversation", "prompt", "background")
+LOGPROBS = "message.output_text.logprobs"
 _ROLES = ("user", "assistant", "system", "developer")
 
 
@@ -23,7 +24,7 @@ def dialogue_of(fields: Responses) -> Dialogue:
                 "parameter_unsupported",
             )
     if fields.include:
-        known = {"reasoning.encrypted_content", "message.output_text.logprobs"}
+        known = {"reasoning.encrypted_content", LOGPROBS}
         if wrong := [name for name in fields.include if name not in known]:
             _fail(f"include has {wrong[0]!r}, which is not supported", "include", "parameter_unsupported")
     chat: list[dict[str, Any]] = []
