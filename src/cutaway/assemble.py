@@ -116,7 +116,7 @@ class Engine:
         kv_k, kv_v: types of stored keys and values. max_requests: at once; others wait. contexts: how many whole
         contexts the pages hold together. rope_scaling: as the option `--rope-scaling`, to stretch the context.
         seed: draw the seeds of requests that name none from this one, so that a whole run can be had again.
-        step_ms: what a step may take in which a prompt's reading ends; others take twice that, of one alone 2.5 times.
+        step_ms: what a step may take in which a prompt is read to its end; others may take 2.5 times that.
         speculate: "ngram": prompt lookup, the same answers sooner where they repeat what was there; see speculation.py.
         Raises ModelNotFoundError, DownloadError, FormatError, UnsupportedError, MemoryShortError, ParameterError.
         """
@@ -153,7 +153,7 @@ class Engine:
             decoder.step_function(), layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
             speculate=options.speculate is not None, cost=CostModel.for_weights(memory.weight_bytes), limits=Limits(
                 max_requests=options.max_requests, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS,
-                step_us=1_000 * options.step_ms, shared_us=2_000 * options.step_ms, alone_us=2_500 * options.step_ms,
+                step_us=1_000 * options.step_ms, long_us=2_500 * options.step_ms,
             ),
         )  # fmt: skip
         return cls(

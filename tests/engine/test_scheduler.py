@@ -76,14 +76,14 @@ def test_a_newcomer_gets_its_share_beside_a_long_prompt() -> None:
 
 def test_the_budget_is_predicted_time() -> None:
     slow = CostModel(1_000, 10_000, 0.0)
-    limits = Limits(max_requests=4, max_tokens=512, max_rows=8, step_us=41_000, shared_us=81_000, alone_us=161_000)
+    limits = Limits(max_requests=4, max_tokens=512, max_rows=8, step_us=41_000, long_us=81_000)
     s = scheduler(limits=limits, cost=slow)
     s.add(work(1, 100))
-    assert shape(s.plan()) == [(1, 0, 16, 0)]  # alone: (161 - 1) ms of 10 ms tokens
+    assert shape(s.plan()) == [(1, 0, 8, 0)]  # (81 - 1) ms of 10 ms tokens
     s = scheduler(limits=limits, cost=slow)
     s.add(work(1, 100))
     s.add(work(2, 100))
-    assert shape(s.plan()) == [(1, 0, 8, 0), (2, 0, 1, 0)]  # (81 - 1) ms, and nobody gets nothing
+    assert shape(s.plan()) == [(1, 0, 8, 0), (2, 0, 1, 0)]  # and nobody gets nothing
 
 
 def test_a_step_never_spends_less_on_tokens_than_on_reading_the_weights() -> None:
@@ -94,7 +94,7 @@ def test_a_step_never_spends_less_on_tokens_than_on_reading_the_weights() -> Non
 
 
 SLOW = CostModel(20_000, 1_000, 0.0)
-STEPS = Limits(max_requests=16, max_tokens=512, max_rows=64, step_us=50_000, shared_us=100_000, alone_us=125_000)
+STEPS = Limits(max_requests=16, max_tokens=512, max_rows=64, step_us=50_000, long_us=125_000)
 
 
 def predicted(plan: Plan) -> int:
@@ -106,14 +106,14 @@ def test_a_short_prompt_beside_a_long_one_is_read_at_once_in_a_short_step() -> N
     s = scheduler(4096, STEPS, SLOW)
     s.add(work(1, 4000, base=10_000))
     plan = s.plan()
-    assert shape(plan) == [(1, 0, 105, 0)] and predicted(plan) == STEPS.alone_us
+    assert shape(plan) == [(1, 0, 105, 0)] and predicted(plan) == STEPS.long_us
     settle(s, plan)
     s.add(work(2, 20))
     plan = s.plan()
     assert shape(plan) == [(1, 105, 10, 0), (2, 0, 20, 1)] and predicted(plan) == STEPS.step_us
     settle(s, plan)
     plan = s.plan()  # its answer beside the long prompt: nobody waits for a first token but the long one itself
-    assert shape(plan) == [(1, 115, 79, 0), (2, 20, 1, 1)] and predicted(plan) == STEPS.shared_us
+    assert shape(plan) == [(1, 115, 104, 0), (2, 20, 1, 1)] and predicted(plan) == STEPS.long_us
 
 
 def test_a_long_prompt_goes_on_however_many_newcomers_there_are() -> None:

@@ -25,17 +25,16 @@ from cutaway.engine.work import Chunk, Plan, Work
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one step: requests, tokens and rows at most, and its predicted time. step_us: when a prompt is read to its
-    end; shared_us: when none is and several share the engine (long steps read faster: the weights are read once a
-    step); alone_us: when one request has it for itself. A newcomer waits for the rest of one, and then for its own.
+    """Of one step: requests, tokens and rows at most, and its predicted time: step_us when a prompt is read to its end,
+    long_us otherwise (the weights are read once a step, so long ones read faster). A newcomer waits for the rest of a
+    long one, and then for one of its own.
     """
 
     max_requests: int = 16
     max_tokens: int = 512
     max_rows: int = 64
     step_us: int = 200_000
-    shared_us: int = 400_000
-    alone_us: int = 500_000
+    long_us: int = 500_000
 
     def __post_init__(self) -> None:
         assert 0 < self.max_requests <= min(self.max_tokens, self.max_rows), "a running request needs a token and a row"
@@ -145,10 +144,8 @@ class Scheduler:
     def _times(self) -> tuple[int, int]:
         """Microseconds for tokens, in a step that reads a prompt to its end and in another. No less than reading the
         weights takes."""
-        alone = len(self.running) + len(self.waiting) == 1
-        longest = self.limits.alone_us if alone else self.limits.shared_us
         base = self.cost.base
-        return max(self.limits.step_us - base, base), max(longest - base, base)
+        return max(self.limits.step_us - base, base), max(self.limits.long_us - base, base)
 
     def _place(self, grants: dict[int, int]) -> tuple[tuple[Chunk, ...], tuple[Work, ...]]:
         """Hold pages for the grants, oldest request first, preempting from the youngest end."""
