@@ -228,9 +228,10 @@ def test_a_silent_stream_is_kept_alive_by_comments() -> None:
 
 
 def test_a_stream_ends_when_its_reader_leaves_or_is_stuck() -> None:
-    for options in ({"gone_after": 0.1}, {"stuck": True}):
+    for pause, options in ((0.05, {"gone_after": 0.1}), (0.05, {"stuck": True}), (9.0, {"stuck": True})):
         closed: list[bool] = []
-        asyncio.run(asyncio.wait_for(streamed(stream_of(numbers(9, closed, 0.05), send_timeout=0.1), **options), 5))
+        stream = stream_of(numbers(9, closed, pause), keep_alive=0.2, send_timeout=0.1)
+        asyncio.run(asyncio.wait_for(streamed(stream, **options), 5))  # type: ignore[arg-type]
         assert closed
 
 

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 T = TypeVar("T")
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class ClientGoneError(Exception):
@@ -23,9 +24,8 @@ class ClientGoneError(Exception):
 
 def to_json(value: Any) -> bytes:
     """UTF-8; half a surrogate pair, which JSON can say and UTF-8 cannot, stays an escape."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
-        return text.encode()
+        return _ENCODER.encode(value).encode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -66,51 +66,64 @@ class EventStream(Response):
         self.farewell = farewell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        writer = asyncio.create_task(self._write(send))
-        watcher = asyncio.create_task(_gone(receive))
+        pen = _Pen(send)
+        writer = asyncio.create_task(self._write(pen))
+        watchers = {asyncio.create_task(_gone(receive)), asyncio.create_task(self._watch(pen))}
         try:
-            await asyncio.wait({writer, watcher}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({writer, *watchers}, return_when=asyncio.FIRST_COMPLETED)
             if writer.done():
                 writer.result()
         except asyncio.CancelledError:  # the server's grace is over
             await _cancelled(writer)
             with contextlib.suppress(Exception):
-                await self._send(send, self.farewell, more=False)
+                async with asyncio.timeout(self.send_timeout):
+                    await pen.write(self.farewell, more=False)
             raise
-        except TimeoutError:
-            pass  # the reader takes nothing: the connection is cut when this returns
-        finally:
-            await _cancelled(watcher)
-            await _cancelled(writer)
+        finally:  # where the reader took nothing, the connection is cut when this returns
+            for task in (*watchers, writer):
+                await _cancelled(task)
             await closed(self.events)
 
-    async def _write(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        iterator = aiter(self.events)
-        pending = asyncio.ensure_future(_next(iterator))
-        try:
-            while True:
-                await asyncio.wait({pending}, timeout=self.keep_alive)
-                if not pending.done():
-                    await self._send(send, KEEP_ALIVE)
-                    continue
-                event = pending.result()
-                if event is None:
-                    break
-                pending = asyncio.ensure_future(_next(iterator))
-                await self._send(send, event)
-        finally:
-            await _cancelled(pending)
-        await self._send(send, b"", more=False)
+    async def _write(self, pen: _Pen) -> None:
+        await pen.send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for event in self.events:
+            await pen.write(event)
+        await pen.write(b"", more=False)
 
-    async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
-        async with asyncio.timeout(self.send_timeout):
-            await send({"type": "http.response.body", "body": body, "more_body": more})
+    async def _watch(self, pen: _Pen) -> None:
+        """Comments into the silence; returns when the reader takes nothing. One clock for both, looked at seldom: a
+        task or a timer for every event would cost more than the event."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            due = self.send_timeout if pen.writing else self.keep_alive
+            left = pen.since + due - clock()
+            if left > 0:
+                await asyncio.sleep(min(left, self.send_timeout))
+            elif pen.writing:
+                return
+            else:
+                try:
+                    async with asyncio.timeout(self.send_timeout):
+                        await pen.write(KEEP_ALIVE)
+                except TimeoutError:
+                    return
 
 
-async def _next(iterator: AsyncIterator[bytes]) -> bytes | None:
-    """The next event, None at the end."""
-    return await anext(iterator, None)
+class _Pen:
+    """Writes, one event at a time. since: when the last one began, or ended if `writing` is false."""
+
+    def __init__(self, send: Send) -> None:
+        self.send = send
+        self.writing = False
+        self._clock = asyncio.get_running_loop().time
+        self._lock = asyncio.Lock()
+        self.since = self._clock()
+
+    async def write(self, body: bytes, *, more: bool = True) -> None:
+        async with self._lock:
+            self.writing, self.since = True, self._clock()
+            await self.send({"type": "http.response.body", "body": body, "more_body": more})
+            self.writing, self.since = False, self._clock()
 
 
 async def _gone(receive: Receive) -> None:
