@@ -6,13 +6,9 @@ from __future__ import annotations
 def version() -> None:
     """Print the version, and what it runs on."""
     import platform
-    from importlib import metadata
 
-    try:
-        number = metadata.version("cutaway")
-    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
-        number = "(not installed)"
+    import cutaway
     from cutaway.native import _native
 
-    kernels = _native.instruction_set()
-    print(f"cutaway {number} (Python {platform.python_version()}, {platform.machine()}, kernels: {kernels})")
+    runs_on = f"Python {platform.python_version()}, {platform.machine()}, kernels: {_native.instruction_set()}"
+    print(f"cutaway {cutaway.__version__} ({runs_on})")

@@ -1,13 +1,13 @@
-"""The shipped list of models: short names, their sources, licences and hashes."""
+"""The shipped list of models: short names, their sources, licences and hashes.
+
+A model that is given by its path needs none of it, so what reads it is imported when it is read.
+"""
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,9 @@ class Entry:
 @cache
 def known_models() -> tuple[Entry, ...]:
     """All models that cutaway knows by name, in the order of the shipped file."""
+    import tomllib
+    from importlib import resources
+
     text = resources.files("cutaway.registry").joinpath("catalogue.toml").read_text(encoding="utf-8")
     return tuple(
         Entry(
@@ -61,4 +64,6 @@ def listed_source(at: str) -> tuple[Entry, Listed] | None:
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:
     """Up to three of the known names that resemble the given one, the nearest first."""
+    import difflib
+
     return difflib.get_close_matches(name.lower(), list(dict.fromkeys(known)), n=3, cutoff=0.4)

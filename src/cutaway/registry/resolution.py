@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import re
 import time
 from collections.abc import Sequence
@@ -148,6 +146,8 @@ def _fetch(wanted: _Wanted, progress: Progress | None) -> Resolved:
             store.place(payload, manifest)
             return Resolved(store.model_path(manifest), manifest, fetched=True)
     except OSError as error:
+        import errno
+
         if error.errno == errno.ENOSPC:
             raise DownloadError(f"the disk that holds {store.home()} is full", hint="nothing was kept") from error
         raise DownloadError(f"{wanted.name} could not be stored in {store.home()}: {error}") from error
@@ -203,6 +203,8 @@ def _hashed(payload: Path, published: dict[str, str | None], at: str) -> list[St
 
 
 def _joint_hash(files: Sequence[StoredFile]) -> str:
+    import hashlib
+
     lines = "".join(f"{f.sha256}  {f.name}\n" for f in sorted(files, key=lambda f: f.name))
     return hashlib.sha256(lines.encode()).hexdigest()
 

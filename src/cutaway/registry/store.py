@@ -7,7 +7,8 @@
         partial/KEY/                 a download on its way, emptied when it ends, however it ends
         locks/KEY.lock               held while a source is being fetched
 
-A manifest's modification time is the time of the model's last use.
+A manifest's modification time is the time of the model's last use. A start from a path uses little of this, so what
+fetching, hashing and removing need is imported there.
 """
 
 from __future__ import annotations
@@ -15,11 +16,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
-import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +129,8 @@ def place(payload: Path, manifest: Manifest) -> None:
 
     payload: the file, or the folder, on the cache's own file system.
     """
+    import shutil
+
     models_folder().mkdir(parents=True, exist_ok=True)
     target = model_path(manifest)
     if target.is_dir():
@@ -142,6 +142,8 @@ def place(payload: Path, manifest: Manifest) -> None:
 
 def discard(manifest: Manifest) -> None:
     """Remove a model: first the manifest, then its files and what was derived from them and lies beside."""
+    import shutil
+
     manifest_path(manifest).unlink(missing_ok=True)
     for path in models_folder().glob(f"{manifest.stem}*"):
         if path.is_dir():
@@ -152,6 +154,8 @@ def discard(manifest: Manifest) -> None:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that nobody ever sees half of it."""
+    import tempfile
+
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".", delete=False) as file:
         file.write(text)
     Path(file.name).replace(path)
@@ -159,6 +163,8 @@ def write_whole(path: Path, text: str) -> None:
 
 def hash_file(path: Path) -> str:
     """SHA-256 of a file, in hex."""
+    import hashlib
+
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_READ):
@@ -169,6 +175,9 @@ def hash_file(path: Path) -> str:
 @contextlib.contextmanager
 def partial_folder(source: str) -> Iterator[Path]:
     """An empty folder for a download, under a lock that one process at a time holds per source. Nothing of it stays."""
+    import hashlib
+    import shutil
+
     key = hashlib.sha256(source.encode()).hexdigest()[:16]
     lock = home() / "locks" / f"{key}.lock"
     folder = home() / "partial" / key
