@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.driving import Worth
 from server.serving import CHAT, COMPLETIONS, HELLO, Running, config_for, running
 
 pytestmark = pytest.mark.models
@@ -121,7 +122,10 @@ def test_prompt_logprobs_without_echo(smol: Running) -> None:
     assert told[0] is None and all(len(entry["top_logprobs"]) == 2 for entry in told[1:])
 
 
-def test_speculation_gives_the_same_answer_and_is_counted(smol: Running, smollm2_path: Path) -> None:
+def test_speculation_gives_the_same_answer_and_is_counted(
+    smol: Running, smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the server's default or the request's own word. Drafts are made to pay here, whatever else runs."""
     fields: dict[str, Any] = {
         "prompt": "one two three four five six\n" * 6, "max_tokens": 24, "temperature": 0, "logprobs": 2,
         "timings": True,
@@ -129,11 +133,13 @@ def test_speculation_gives_the_same_answer_and_is_counted(smol: Running, smollm2
     plain = smol.ok(COMPLETIONS, **fields)
     config = config_for(smollm2_path)
     with running(replace(config, models=(replace(config.models[0], speculate="ngram"),))) as server:
+        server.core("smol").cost = Worth()
         guessed = server.ok(COMPLETIONS, **fields)
         metrics = server.client.get("/metrics").text
         for said in ("off", False):
             told = server.ok(COMPLETIONS, **fields, speculate=said)
             assert (told["timings"]["drafted"], told["choices"]) == (0, plain["choices"])
+    monkeypatch.setattr(smol.core("smol"), "cost", Worth())
     asked = smol.ok(COMPLETIONS, **fields, speculate="ngram")
     assert asked["timings"]["accepted"] > 0 and asked["choices"] == plain["choices"]
     assert guessed["choices"] == plain["choices"]

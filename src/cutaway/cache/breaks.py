@@ -99,13 +99,13 @@ def find_break(
 def _closest(rest: Tokens, known: Iterable[Tokens], best: int, expected: set[int]) -> tuple[int, set[int]]:
     """How many tokens of `rest` are known, and which ids followed them where it went on otherwise."""
     for continuation in islice(known, COMPARED):
-        common = 0
-        for a, b in zip(continuation, rest, strict=False):
-            if a != b:
-                break
+        if continuation[:best] != rest[:best]:
+            continue
+        common, most = best, min(len(continuation), len(rest))
+        while common < most and continuation[common] == rest[common]:
             common += 1
         if common > best:
             best, expected = common, set()
-        if common == best and common < len(continuation):
+        if common < len(continuation):
             expected.add(continuation[common])
     return best, expected
