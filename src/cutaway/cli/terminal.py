@@ -62,7 +62,7 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right
     """Columns, padded by the width that characters have in a terminal. right: indexes of right-aligned columns."""
     from rich.cells import cell_len
 
-    lines = [list(headings), *[list(row) for row in rows]]
+    lines = [[_as_shown(cell) for cell in line] for line in (headings, *rows)]
     widths = [max(cell_len(line[i]) for line in lines) for i in range(len(headings))]
     for line in lines:
         cells = []
@@ -70,6 +70,12 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right
             space = " " * (width - cell_len(text))
             cells.append(space + text if i in right else text + space)
         print("  ".join(cells).rstrip())
+
+
+def _as_shown(text: str) -> str:
+    """With the escapes that standard output will make of what its encoding lacks: they are wider."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 class DownloadBar:
