@@ -118,10 +118,11 @@ class Scheduler:
         return all(map(ge, self.pages.available, map(sum, zip(*needs, strict=True))))
 
     def _grants(self) -> dict[int, int]:
-        """Tokens that each running request may compute, at least one; the smallest due first."""
+        """Tokens that running requests may compute, the smallest due first; none where the step has nothing left for a
+        prompt, for a token by itself costs more than it would in a chunk."""
         tokens, rows = self.limits.max_tokens, self.limits.max_rows
         quick, time = self._times()
-        oldest = next((work for work in self.running if work.due > 1), None)
+        oldest = next((work for work in self.running if work.due > 1 or len(work.tokens) == work.prompt), None)
         kept = quick // 4  # of the time, for the oldest that still reads
         grants: dict[int, int] = {}
         for rank, work in enumerate(sorted(self.running, key=lambda work: work.due)):
@@ -132,7 +133,8 @@ class Scheduler:
                 share = time - kept
             most = min(work.due, tokens - (sharers - 1), self.cost.affordable(share, work.computed))
             silent = max(0, work.rows_from - work.computed)  # tokens before the first whose row is wanted
-            count = grants[work.id] = max(1, min(most, silent + rows - (sharers - 1)))
+            least = work is oldest or len(work.tokens) > work.prompt  # whoever answers goes on
+            count = grants[work.id] = max(int(least), min(most, silent + rows - (sharers - 1)))
             tokens -= count
             rows -= max(0, count - silent)
             spent = self.cost.predict(count, pairs(work.computed, count)) - self.cost.base
@@ -154,10 +156,11 @@ class Scheduler:
         at = 0
         while at < len(self.running):
             work = self.running[at]
-            count = self.pages.room(work.id, grants[work.id])
-            while not count and self.running[-1] is not work:
+            granted = grants[work.id]
+            count = self.pages.room(work.id, granted)
+            while granted and not count and self.running[-1] is not work:
                 preempted.append(self._preempt())
-                count = self.pages.room(work.id, grants[work.id])
+                count = self.pages.room(work.id, granted)
             if count:
                 self.pages.extend(work.id, count)
                 end = work.computed + count
