@@ -103,12 +103,14 @@ template <int C, int S> INLINE I start(const int32_t* minus) {
 template <int C, int S, int M>
 static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out) {
     using Scale = GroupScales<S>;
+    constexpr int kShare = kScaleBytes[S] / kScaleGroups[S];  // of the scales, per group
     const ActGroup<M>* a = (const ActGroup<M>*)activations + from;
     panel += (size_t)from * kPlaneBytes[C];
     F acc[M];
     for (int m = 0; m < M; m++) acc[m] = load(out + 16 * m);
     for (int g = from; g < to; g++, a++, panel += kPlaneBytes[C]) {
         for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kPrefetch + line, 0, 3);
+        for (int line = 0; line < kShare; line += 64) __builtin_prefetch(scales + kPrefetch + g * kShare + line, 0, 3);
         if constexpr (M > 2)  // many tokens: the activations come from the second cache, again for every panel
             for (int line = 0; line < (int)sizeof(*a); line += 64) __builtin_prefetch((const char*)(a + 2) + line, 0, 3);
         B q[8];

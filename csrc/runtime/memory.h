@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -45,6 +47,36 @@ class Memory {
     void* base_ = nullptr;
     uint8_t* data_ = nullptr;
     size_t size_ = 0, mapped_ = 0;
+};
+
+// Pieces of large chunks, 64 bytes aligned. A small matrix gets huge pages only together with others (a page walk of a
+// virtual machine costs more than the lines it leads to), and a large one leaves no part of a huge page unused.
+class Arena {
+  public:
+    class Piece {
+      public:
+        Piece() = default;
+        Piece(std::shared_ptr<Memory> chunk, uint8_t* data) : chunk_(std::move(chunk)), data_(data) {}
+        uint8_t* data() const { return data_; }
+
+      private:
+        std::shared_ptr<Memory> chunk_;  // goes with its last piece
+        uint8_t* data_ = nullptr;
+    };
+
+    Piece take(size_t bytes) {
+        const std::lock_guard guard(lock_);
+        bytes = (bytes + 63) / 64 * 64;
+        if (!chunk_ || used_ + bytes > chunk_->size()) chunk_ = std::make_shared<Memory>(bytes > kChunk ? bytes : kChunk), used_ = 0;
+        used_ += bytes;
+        return {chunk_, chunk_->data() + used_ - bytes};
+    }
+
+  private:
+    static constexpr size_t kChunk = size_t{64} << 20;  // of address space: what nobody touches takes no memory
+    std::mutex lock_;
+    std::shared_ptr<Memory> chunk_;
+    size_t used_ = 0;
 };
 
 }  // namespace cutaway

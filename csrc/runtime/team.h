@@ -1,6 +1,7 @@
-// A thread pool of our own. A job runs on every thread at once; inside it, `parallel` hands out items from one atomic
-// counter (a preempted core does not stall the other for more than an item) and ends in a barrier. Threads spin briefly
-// between jobs and barriers, then park.
+// A thread pool of our own. A job runs on every thread at once; inside it, `parallel` gives every thread a run of items, its
+// own to walk through in order (what it asks of memory ahead is then what it reads next). Who is done takes from the
+// others' runs, so a preempted core does not stall the rest for more than an item. All end in a barrier. Threads spin
+// briefly between jobs and barriers, then park.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -12,6 +13,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#include "memory.h"
 
 namespace cutaway {
 
@@ -82,7 +85,7 @@ class Worker {
 
 class Team {
   public:
-    explicit Team(int threads) : threads_(threads < 1 ? 1 : threads) {
+    explicit Team(int threads) : threads_(threads < 1 ? 1 : threads), runs_(new Run[(size_t)threads_]) {
         for (int i = 0; i < threads_; i++) workers_.push_back(new Worker(*this, i));
         for (int i = 1; i < threads_; i++) pool_.emplace_back([this, i] { serve(*workers_[i]); });
     }
@@ -97,6 +100,8 @@ class Team {
     Team& operator=(const Team&) = delete;
 
     int threads() const { return threads_; }
+
+    Arena weights;  // what its jobs read most
 
     // job(worker) on every thread, the calling one included; returns when all have left it.
     template <class F> void run(F&& job) {
@@ -151,7 +156,10 @@ class Team {
     alignas(64) std::atomic<int> running_{0};
     alignas(64) std::atomic<int> generation_{0};
     alignas(64) std::atomic<int> arrived_{0};
-    alignas(64) std::atomic<int64_t> next_{0};
+    struct alignas(64) Run {
+        std::atomic<int64_t> taken{0};  // chunks
+    };
+    std::unique_ptr<Run[]> runs_;
 };
 
 inline void Worker::barrier() {
@@ -159,7 +167,7 @@ inline void Worker::barrier() {
     const int g = team.generation_.load(std::memory_order_acquire);
     if (team.arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == team.threads_) {
         team.arrived_.store(0, std::memory_order_relaxed);
-        team.next_.store(0, std::memory_order_relaxed);
+        for (int t = 0; t < team.threads_; t++) team.runs_[t].taken.store(0, std::memory_order_relaxed);
         team.generation_.store(g + 1, std::memory_order_release);
         team.generation_.notify_all();
     } else {
@@ -172,11 +180,12 @@ template <class F> void Worker::parallel(int64_t items, int64_t chunk, F&& f) {
         for (int64_t i = 0; i < items; i++) f(i);
         return;
     }
-    for (;;) {
-        const int64_t begin = team.next_.fetch_add(chunk, std::memory_order_relaxed);
-        if (begin >= items) break;
-        const int64_t end = begin + chunk < items ? begin + chunk : items;
-        for (int64_t i = begin; i < end; i++) f(i);
+    const int64_t chunks = (items + chunk - 1) / chunk;
+    for (int turn = 0; turn < team.threads_; turn++) {
+        const int whose = (index + turn) % team.threads_;
+        const int64_t first = chunks * whose / team.threads_, last = chunks * (whose + 1) / team.threads_;
+        for (int64_t c; (c = first + team.runs_[whose].taken.fetch_add(1, std::memory_order_relaxed)) < last;)
+            for (int64_t i = c * chunk; i < items && i < (c + 1) * chunk; i++) f(i);
     }
     barrier();
 }

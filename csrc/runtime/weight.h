@@ -28,7 +28,7 @@ struct Weight {
     Layout layout{};
     int type = 0;
     size_t rows = 0, inputs = 0, panel_bytes = 0;
-    Memory data;
+    Arena::Piece data;
     std::vector<float> bias;  // empty, or padded to whole panels
     uint8_t table[16] = {};
 
@@ -36,9 +36,9 @@ struct Weight {
     const uint8_t* panel(size_t p) const { return data.data() + p * panel_bytes; }
     size_t nbytes() const { return panels() * panel_bytes + bias.size() * sizeof(float); }
 
-    void shape(const Layout& l, int t, size_t r, size_t k, const float* b) {
+    void shape(Arena& arena, const Layout& l, int t, size_t r, size_t k, const float* b) {
         layout = l, type = t, rows = r, inputs = k, panel_bytes = l.panel(k);
-        data = Memory(panels() * panel_bytes + 64);
+        data = arena.take(panels() * panel_bytes + 64);
         if (b) bias.assign(panels() * kPanelRows, 0.0f), std::memcpy(bias.data(), b, r * sizeof(float));
     }
 
@@ -49,7 +49,7 @@ struct Weight {
             throw std::invalid_argument("a matrix of type " + std::to_string(type) + " with " + std::to_string(rows) + " x " +
                                         std::to_string(inputs) + " does not hold " + std::to_string(raw_bytes) + " bytes");
         auto w = std::make_shared<Weight>();
-        w->shape(t->layout, type, rows, inputs, bias);
+        w->shape(team.weights, t->layout, type, rows, inputs, bias);
         const size_t stretch = raw_bytes / rows * kPanelRows;  // of the source, per panel
         const int64_t chunk = std::max<int64_t>(1, (int64_t)((1 << 20) / stretch));
         team.run([&](Worker& worker) {
@@ -65,7 +65,7 @@ struct Weight {
     static std::shared_ptr<Weight> from_codes(Team& team, int type, const uint8_t* codes, const float* scales, int sub, const uint8_t* table,
                                               size_t rows, size_t inputs, const float* bias) {
         auto w = std::make_shared<Weight>();
-        w->shape({table ? kTable : kByte, sub == 16 ? kFloat16 : kFloat}, type, rows, inputs, bias);
+        w->shape(team.weights, {table ? kTable : kByte, sub == 16 ? kFloat16 : kFloat}, type, rows, inputs, bias);
         if (table) std::memcpy(w->table, table, 16);
         team.run([&](Worker& worker) {
             worker.parallel((int64_t)w->panels(), 1, [&](int64_t p) {
