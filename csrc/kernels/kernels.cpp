@@ -51,6 +51,10 @@ static Tile find_tile(int codes, int scales, int height) {
     });
 }
 
+static TilePair find_pair(int codes, int scales, int height) {
+    return for_pair(codes, scales, [height]<int C, int S>() -> TilePair { return height == 1 ? tile_pair<C, S, 1> : tile_pair<C, S, 2>; });
+}
+
 #if defined(__AMX_INT8__)
 static Wide find_wide(int codes, int scales) {
     return for_pair(codes, scales, []<int C, int S>() -> Wide {
@@ -97,7 +101,7 @@ static void sigmoid_all(float* x, int n) {
 #define STRING(x) #x
 #define NAME(x) STRING(x)
 
-static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_tile_float, normalize, quantize_any, rotate, gate_up,
+static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_pair, find_tile_float, normalize, quantize_any, rotate, gate_up,
                                 soft_cap,          softmax,   sigmoid_all,     store_kv,  segment,      merge,  finish};
 
 }  // namespace CUTAWAY_ISA

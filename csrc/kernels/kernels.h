@@ -31,6 +31,8 @@ struct AttendRows {
 
 // Adds the groups from .. to - 1 of one panel, times one tile of tokens, to out [height][16].
 using Tile = void (*)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out);
+// The same for two panels, the second and its scales `stride` bytes after the first's; out [2][kTallest][16].
+using TilePair = void (*)(const uint8_t* panel, size_t stride, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out);
 using TileFloat = void (*)(const uint8_t* panel, int inputs, const float* x, int stride, float* out);
 
 // The same for a tile of 16 tokens and a panel whose codes `unpack_panel` has made lines of bytes.
@@ -43,6 +45,7 @@ struct Kernels {
     Wide (*wide)(int codes, int scales);
     void (*unpack_panel)(int codes, const uint8_t* panel, const uint8_t* table, int groups, uint8_t* lines);
     Tile (*tile)(int codes, int scales, int height);  // null where no type needs the pair
+    TilePair (*tile_pair)(int codes, int scales, int height);  // height 1 or 2
     TileFloat (*tile_float)(int codes, int height);
     void (*normalize)(const float* x, int width, bool layer, const float* weight, const float* bias, float eps, float* out);
     void (*quantize_row)(const float* x, int inputs, void* tile, int height, int place);

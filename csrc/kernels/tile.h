@@ -16,7 +16,8 @@ namespace cutaway::CUTAWAY_ISA {
 #define UNROLL_TOKENS
 #endif
 
-constexpr int kPrefetch = 8192;  // bytes ahead in a panel
+// How far ahead memory is asked for, in bytes, by one reader and by each of two.
+constexpr int kAhead = 8192, kPairAhead = 4096;
 
 INLINE void nibbles(const uint8_t* p, B* low, B* high) {
     const B mask = bset(15);
@@ -99,51 +100,77 @@ template <int C, int S> INLINE I start(const int32_t* minus) {
     else return ishl<log2_of(offset)>(iset(*minus));
 }
 
+// One group of one panel, times M tokens.
+template <int C, int S, int M> INLINE void group(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int g, const ActGroup<M>* a, F* acc) {
+    using Scale = GroupScales<S>;
+    B q[8];
+    unpack<C>(panel, table, q);
+    const Scale w = Scale::at(scales, g);
+    UNROLL_TOKENS
+    for (int m = 0; m < M; m++) {
+        const int8_t* x = a->codes[m];
+        if constexpr (Scale::kHalves) {
+            for (int h = 0; h < 2; h++) {
+                I d = start<C, S>(&a->minus_half[h][m]);
+                for (int j = 0; j < 4; j++) d = dot_codes<C>(d, q[4 * h + j], int_at(x + 16 * h + 4 * j));
+                acc[m] = fma(to_float(d), mul(w.scale[h], set(a->scale[m])), acc[m]);
+                if constexpr (Scale::kMin) acc[m] = fma(w.minimum[h], set((float)-a->minus_half[h][m] * a->scale[m]), acc[m]);
+            }
+        } else {
+            I d = start<C, S>(&a->minus[m]);
+            if constexpr (M <= 2) {  // two chains, for the latency of a single token's dots
+                I e = iset(0);
+                for (int j = 0; j < 4; j++) {
+                    d = dot_codes<C>(d, q[j], int_at(x + 4 * j));
+                    e = dot_codes<C>(e, q[4 + j], int_at(x + 16 + 4 * j));
+                }
+                d = iadd(d, e);
+            } else {
+                for (int j = 0; j < 8; j++) d = dot_codes<C>(d, q[j], int_at(x + 4 * j));
+            }
+            acc[m] = fma(to_float(d), mul(w.scale[0], set(a->scale[m])), acc[m]);
+            if constexpr (Scale::kMin) acc[m] = fma(w.minimum[0], set(a->sum[m]), acc[m]);
+        }
+    }
+}
+
 // out: float [M][16], added to.
 template <int C, int S, int M>
 static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out) {
-    using Scale = GroupScales<S>;
     constexpr int kShare = kScaleBytes[S] / kScaleGroups[S];  // of the scales, per group
     const ActGroup<M>* a = (const ActGroup<M>*)activations + from;
     panel += (size_t)from * kPlaneBytes[C];
     F acc[M];
     for (int m = 0; m < M; m++) acc[m] = load(out + 16 * m);
     for (int g = from; g < to; g++, a++, panel += kPlaneBytes[C]) {
-        for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kPrefetch + line, 0, 3);
-        for (int line = 0; line < kShare; line += 64) __builtin_prefetch(scales + kPrefetch + g * kShare + line, 0, 3);
+        for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kAhead + line, 0, 3);
+        for (int line = 0; line < kShare; line += 64) __builtin_prefetch(scales + kAhead + g * kShare + line, 0, 3);
         if constexpr (M > 2)  // many tokens: the activations come from the second cache, again for every panel
             for (int line = 0; line < (int)sizeof(*a); line += 64) __builtin_prefetch((const char*)(a + 2) + line, 0, 3);
-        B q[8];
-        unpack<C>(panel, table, q);
-        const Scale w = Scale::at(scales, g);
-        UNROLL_TOKENS
-        for (int m = 0; m < M; m++) {
-            const int8_t* x = a->codes[m];
-            if constexpr (Scale::kHalves) {
-                for (int h = 0; h < 2; h++) {
-                    I d = start<C, S>(&a->minus_half[h][m]);
-                    for (int j = 0; j < 4; j++) d = dot_codes<C>(d, q[4 * h + j], int_at(x + 16 * h + 4 * j));
-                    acc[m] = fma(to_float(d), mul(w.scale[h], set(a->scale[m])), acc[m]);
-                    if constexpr (Scale::kMin) acc[m] = fma(w.minimum[h], set((float)-a->minus_half[h][m] * a->scale[m]), acc[m]);
-                }
-            } else {
-                I d = start<C, S>(&a->minus[m]);
-                if constexpr (M <= 2) {  // two chains, for the latency of a single token's dots
-                    I e = iset(0);
-                    for (int j = 0; j < 4; j++) {
-                        d = dot_codes<C>(d, q[j], int_at(x + 4 * j));
-                        e = dot_codes<C>(e, q[4 + j], int_at(x + 16 + 4 * j));
-                    }
-                    d = iadd(d, e);
-                } else {
-                    for (int j = 0; j < 8; j++) d = dot_codes<C>(d, q[j], int_at(x + 4 * j));
-                }
-                acc[m] = fma(to_float(d), mul(w.scale[0], set(a->scale[m])), acc[m]);
-                if constexpr (Scale::kMin) acc[m] = fma(w.minimum[0], set(a->sum[m]), acc[m]);
-            }
-        }
+        group<C, S, M>(panel, scales, table, g, a, acc);
     }
     for (int m = 0; m < M; m++) store(out + 16 * m, acc[m]);
+}
+
+// The same for two panels, the second `stride` bytes after the first: memory gives more to two readers than to one.
+// out: float [2][kTallest][16].
+template <int C, int S, int M>
+static void tile_pair(const uint8_t* panel, size_t stride, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out) {
+    constexpr int kShare = kScaleBytes[S] / kScaleGroups[S];
+    const ActGroup<M>* a = (const ActGroup<M>*)activations + from;
+    panel += (size_t)from * kPlaneBytes[C];
+    F acc[2][M];
+    for (int p = 0; p < 2; p++)
+        for (int m = 0; m < M; m++) acc[p][m] = load(out + 16 * (kTallest * p + m));
+    for (int g = from; g < to; g++, a++, panel += kPlaneBytes[C])
+        for (int p = 0; p < 2; p++) {
+            const uint8_t *codes = panel + p * stride, *s = scales + p * stride;
+            for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(codes + kPairAhead + line, 0, 3);
+            for (int line = 0; line < kShare; line += 64) __builtin_prefetch(s + kPairAhead + g * kShare + line, 0, 3);
+            group<C, S, M>(codes, s, table, g, a, acc[p]);
+        }
+    for (int p = 0; p < 2; p++)
+        for (int m = 0; m < M; m++) store(out + 16 * (kTallest * p + m), acc[p][m]);
 }
 
 // Float weights take float activations, [M][stride], and sum over inputs in ascending order.
@@ -155,7 +182,7 @@ static void tile_float(const uint8_t* panel, int inputs, const float* x, int str
         const I high = iset((int)0xffff0000);
         int k = 0;
         for (; k + 1 < inputs; k += 2, panel += 64) {
-            __builtin_prefetch(panel + kPrefetch, 0, 3);
+            __builtin_prefetch(panel + kAhead, 0, 3);
             const I pair = iload((const int*)panel);
             const F even = as_float(ishl<16>(pair)), odd = as_float(iand(pair, high));
             for (int m = 0; m < M; m++) {
@@ -170,7 +197,7 @@ static void tile_float(const uint8_t* panel, int inputs, const float* x, int str
     } else {
         constexpr int step = C == kF32 ? 64 : 32;
         for (int k = 0; k < inputs; k++, panel += step) {
-            __builtin_prefetch(panel + kPrefetch, 0, 3);
+            __builtin_prefetch(panel + kAhead, 0, 3);
             F w;
             if constexpr (C == kF32) w = load((const float*)panel);
             else w = load_half((const uint16_t*)panel);

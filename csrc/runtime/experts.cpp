@@ -35,6 +35,9 @@ struct Routing {
 // Panels of an expert that are one item: about 64 KB, so that few experts still make work for many threads.
 int expert_panels(const Weight& w) { return (int)std::clamp<size_t>(65536 / w.panel_bytes, 1, kBlock); }
 
+// Of a group of any size: few tokens are cut into pairs of panels.
+int64_t most_blocks(const Weight& w, int panels) { return std::max(blocks_of(w, panels, 1), blocks_of(w, panels, kTallest)); }
+
 struct Mix final : Op {
     int x, scores, activation, max_tokens;
     NormPtr norm;
@@ -45,7 +48,7 @@ struct Mix final : Op {
 
     void route(Program& p, Worker& worker, int tokens, const Activations& a) const {
         const Buffer& to = p.at(scores);
-        worker.parallel((int64_t)e.router->panels(), 1, [&](int64_t block) {
+        worker.parallel(blocks_of(*e.router, 1, a.count), 1, [&](int64_t block) {
             product(*p.kernels, {*p.kernels, worker, *e.router, block, 1, a.count}, a, {0, a.count},
                     [&](int t, size_t panel, const float* y, int rows) { put_row(to.row(t) + panel * kPanelRows, y, rows); });
         });
@@ -125,15 +128,17 @@ struct Mix final : Op {
         });
         // An expert's work is a few blocks: all experts' blocks are one list.
         const int up_panels = expert_panels(*e.up[0]), down_panels = expert_panels(*e.down[0]);
-        const int64_t up_blocks = blocks_of(*e.up[0], up_panels), down_blocks = blocks_of(*e.down[0], down_panels), groups = (int64_t)routing.groups.size();
+        const int64_t up_blocks = most_blocks(*e.up[0], up_panels), down_blocks = most_blocks(*e.down[0], down_panels), groups = (int64_t)routing.groups.size();
         worker.parallel(groups * up_blocks, 1, [&](int64_t i) {
             const Routing::Group& g = routing.groups[i / up_blocks];
+            if (i % up_blocks >= blocks_of(*e.up[g.expert], up_panels, g.count)) return;
             gated(*p.kernels, worker, e.gate[g.expert].get(), *e.up[g.expert], i % up_blocks, up_panels, of_group(*in, g), {0, g.count}, activation, [&](int t) { return inner->row(g.first + t); });
         });
         worker.parallel(slots, 1, [&](int64_t slot) { place(p, *inner, (int)slot); });
         float* y = down_rows.floats();
         worker.parallel(groups * down_blocks, 1, [&](int64_t i) {
             const Routing::Group& g = routing.groups[i / down_blocks];
+            if (i % down_blocks >= blocks_of(*e.down[g.expert], down_panels, g.count)) return;
             product(*p.kernels, {*p.kernels, worker, *e.down[g.expert], i % down_blocks, down_panels, g.count}, of_group(*inner, g), {0, g.count},
                     [&](int t, size_t panel, const float* v, int rows) { put_row(y + (size_t)(g.first + t) * out.width + panel * kPanelRows, v, rows); });
         });
@@ -161,7 +166,7 @@ struct Mix final : Op {
 
     void run_shared(Program& p, Worker& worker, const Activations& a) const {
         const int up_panels = block_panels(*e.shared_up, p.team->threads()), down_panels = block_panels(*e.shared_down, p.team->threads());
-        worker.parallel(blocks_of(*e.shared_up, up_panels), 1, [&](int64_t block) {
+        worker.parallel(blocks_of(*e.shared_up, up_panels, a.count), 1, [&](int64_t block) {
             gated(*p.kernels, worker, e.shared_gate.get(), *e.shared_up, block, up_panels, a, {0, a.count}, activation, [&](int t) { return shared_inner->row(t); });
         });
         const Gathered& from = *shared_inner;
@@ -171,7 +176,7 @@ struct Mix final : Op {
         });
         const Activations b = of_group(from, {0, 0, a.count, 0});
         const size_t width = e.shared_down->rows;
-        worker.parallel(blocks_of(*e.shared_down, down_panels), 1, [&](int64_t block) {
+        worker.parallel(blocks_of(*e.shared_down, down_panels, a.count), 1, [&](int64_t block) {
             product(*p.kernels, {*p.kernels, worker, *e.shared_down, block, down_panels, a.count}, b, {0, a.count},
                     [&](int t, size_t panel, const float* v, int rows) { put_row(shared_rows.floats() + t * width + panel * kPanelRows, v, rows); });
         });

@@ -93,23 +93,36 @@ inline int block_panels(const Weight& w, int threads) {
     const int64_t by_size = 262144 / (int64_t)w.panel_bytes, by_share = (int64_t)w.panels() / (threads * 4);
     return (int)std::clamp<int64_t>(std::min(by_size, by_share), 1, kBlock);
 }
-inline int64_t blocks_of(const Weight& w, int panels) { return ((int64_t)w.panels() + panels - 1) / panels; }
+
+// One or two tokens wait for memory alone, and memory gives more to a thread that reads in two places: their blocks are
+// pairs, a panel of the weight's first half and one of its second.
+inline size_t half_of(const Weight& w, int count) { return count <= 2 && !w.layout.is_float() ? (w.panels() + 1) / 2 : 0; }
+inline int64_t blocks_of(const Weight& w, int panels, int count) {
+    const size_t half = half_of(w, count), each = half ? std::max(1, panels / 2) : panels;
+    return (int64_t)(((half ? half : w.panels()) + each - 1) / each);
+}
 
 // Some panels of a weight, ready to be multiplied: unpacked once where tiles are wide.
 class Block {
   public:
     const Weight& weight;
-    const size_t first, size;  // panels
+    size_t size;  // panels
 
     // `which`: blocks that are in use at once have buffers of their own.
     Block(const Kernels& k, Worker& worker, const Weight& w, int64_t block, int panels, int count, int which = 0)
-        : weight(w), first((size_t)block * panels), size(std::min<size_t>(panels, w.panels() - first)) {
+        : weight(w), half_(half_of(w, count)) {
+        const size_t each = half_ ? std::max(1, panels / 2) : panels;
+        first_ = (size_t)block * each, size = std::min(each, (half_ ? half_ : w.panels()) - first_);
+        if (half_) size = 2 * size - (first_ + size + half_ > w.panels());  // the last panel of an odd number is alone
         if (k.wide && count >= 2 * k.widest && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
         if (!wide_) return;
         stride_ = w.layout.groups(w.inputs) * 512;
         lines_ = worker.lines(which, size * stride_);
-        for (size_t i = 0; i < size; i++) k.unpack_panel(w.layout.codes, w.panel(first + i), w.table, (int)(stride_ / 512), lines_ + i * stride_);
+        for (size_t i = 0; i < size; i++) k.unpack_panel(w.layout.codes, w.panel(panel(i)), w.table, (int)(stride_ / 512), lines_ + i * stride_);
     }
+
+    // The i-th panel's place in the weight.
+    size_t panel(size_t i) const { return first_ + (half_ ? i / 2 + i % 2 * half_ : i); }
 
     // Times the tokens token .. token + height - 1, and the bias: out[i] is [height][16] of panel first + i.
     void multiply(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
@@ -119,27 +132,30 @@ class Block {
             for (size_t i = 0; i < size; i++)
                 for (int m = 0, step; m < real; m += step) {
                     step = real - m >= 8 ? 8 : 1;
-                    k.tile_float(l.codes, step)(weight.panel(first + i), (int)weight.inputs, a.floats + (size_t)(token + m) * a.stride, (int)a.stride, out[i] + kPanelRows * m);
+                    k.tile_float(l.codes, step)(weight.panel(panel(i)), (int)weight.inputs, a.floats + (size_t)(token + m) * a.stride, (int)a.stride, out[i] + kPanelRows * m);
                 }
         } else {
             const bool wide = wide_ && height == k.widest;
             const Tile tile = wide ? nullptr : k.tile(l.codes, l.scales, height);
+            const TilePair pair = half_ ? k.tile_pair(l.codes, l.scales, height) : nullptr;
             for (size_t i = 0; i < size; i++) std::memset(out[i], 0, sizeof(float) * kPanelRows * (size_t)height);
             for (int from = 0; from < groups; from += stretch)
                 for (size_t i = 0; i < size; i++) {
-                    const uint8_t *panel = weight.panel(first + i), *scales = panel + l.planes(weight.inputs);
+                    const uint8_t *codes = weight.panel(panel(i)), *scales = codes + l.planes(weight.inputs);
                     const int to = std::min(groups, from + stretch);
                     if (wide) wide_(lines_ + i * stride_, scales, from, to, a.tile(token), out[i]);
-                    else tile(panel, scales, weight.table, from, to, a.tile(token), out[i]);
+                    else if (pair && i + 1 < size) pair(codes, half_ * weight.panel_bytes, scales, weight.table, from, to, a.tile(token), out[i++]);
+                    else tile(codes, scales, weight.table, from, to, a.tile(token), out[i]);
                 }
         }
         if (weight.bias.empty()) return;
         for (size_t i = 0; i < size; i++)
             for (int m = 0; m < real; m++)
-                for (int j = 0; j < kPanelRows; j++) out[i][kPanelRows * m + j] += weight.bias[(first + i) * kPanelRows + j];
+                for (int j = 0; j < kPanelRows; j++) out[i][kPanelRows * m + j] += weight.bias[panel(i) * kPanelRows + j];
     }
 
   private:
+    size_t half_, first_;  // half_ 0: no pairs
     Wide wide_ = nullptr;
     uint8_t* lines_ = nullptr;
     size_t stride_ = 0;
@@ -163,7 +179,7 @@ template <class Sink> void product(const Kernels& k, const Block& block, const A
         height = next_height(a.count - token, k.widest);
         block.multiply(k, a, token, height, out);
         for (int m = 0; m < height && token + m < a.count; m++)
-            for (size_t i = 0; i < block.size; i++) sink(token + m, block.first + i, out[i] + kPanelRows * m, panel_rows(block.weight, block.first + i));
+            for (size_t i = 0; i < block.size; i++) sink(token + m, block.panel(i), out[i] + kPanelRows * m, panel_rows(block.weight, block.panel(i)));
     }
 }
 
@@ -185,7 +201,7 @@ void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& u
         if (gate) gates.multiply(k, a, token, height, g);
         for (size_t i = 0; i < ups.size; i++) k.gate_up(activation, gate ? g[i] : nullptr, u[i], u[i], kPanelRows * real);
         for (int m = 0; m < real; m++)
-            for (size_t i = 0; i < ups.size; i++) put_row(to(token + m) + (ups.first + i) * kPanelRows, u[i] + kPanelRows * m, panel_rows(up, ups.first + i));
+            for (size_t i = 0; i < ups.size; i++) put_row(to(token + m) + ups.panel(i) * kPanelRows, u[i] + kPanelRows * m, panel_rows(up, ups.panel(i)));
     }
 }
 

@@ -50,12 +50,12 @@ struct Project final : Op {
         Needs needs;
         int64_t blocks = 0;
         const int threads = p.team->threads();
-        for (const auto& w : weights) needs.of(*w), blocks += blocks_of(*w, block_panels(*w, threads));
+        for (const auto& w : weights) needs.of(*w), blocks += blocks_of(*w, block_panels(*w, threads), step.tokens);
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
         worker.parallel(blocks * token_items(a.count), 1, [&](int64_t item) {
             int64_t block = item / token_items(a.count);
             size_t i = 0;
-            for (int64_t n; block >= (n = blocks_of(*weights[i], block_panels(*weights[i], threads))); i++) block -= n;
+            for (int64_t n; block >= (n = blocks_of(*weights[i], block_panels(*weights[i], threads), a.count)); i++) block -= n;
             const Buffer& out = p.at(outputs[i]);
             product(*p.kernels, {*p.kernels, worker, *weights[i], block, block_panels(*weights[i], threads), a.count}, a, tokens_of(item, a.count),
                     [&](int t, size_t panel, const float* y, int rows) { put_row(out.row(t) + panel * kPanelRows, y, rows); });
@@ -74,7 +74,7 @@ struct ProjectAdd final : Op {
         needs.of(*weight);
         const Activations acts = prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs);
         const int panels = block_panels(*weight, p.team->threads());
-        worker.parallel(blocks_of(*weight, panels) * token_items(acts.count), 1, [&](int64_t item) {
+        worker.parallel(blocks_of(*weight, panels, acts.count) * token_items(acts.count), 1, [&](int64_t item) {
             const Block block(*p.kernels, worker, *weight, item / token_items(acts.count), panels, acts.count);
             product(*p.kernels, block, acts, tokens_of(item, acts.count), [&](int t, size_t panel, const float* y, int rows) {
                 float* to = out.row(t) + panel * kPanelRows;
@@ -102,7 +102,7 @@ struct Feed final : Op {
         if (gate) needs.of(*gate);
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
         const int panels = block_panels(*up, p.team->threads());
-        worker.parallel(blocks_of(*up, panels) * token_items(a.count), 1, [&](int64_t item) {
+        worker.parallel(blocks_of(*up, panels, a.count) * token_items(a.count), 1, [&](int64_t item) {
             gated(*p.kernels, worker, gate.get(), *up, item / token_items(a.count), panels, a, tokens_of(item, a.count), activation, [&](int t) { return out.row(t); });
         });
     }
@@ -120,7 +120,7 @@ struct Logits final : Op {
         needs.of(*head);
         const Activations a = prepare(p, worker, {in.row(0), in.width, step.rows, norm.get(), step.row_count}, needs);
         const int panels = block_panels(*head, p.team->threads());
-        worker.parallel(blocks_of(*head, panels), 1, [&](int64_t block) {
+        worker.parallel(blocks_of(*head, panels, a.count), 1, [&](int64_t block) {
             product(*p.kernels, {*p.kernels, worker, *head, block, panels, a.count}, a, {0, a.count}, [&](int r, size_t panel, float* y, int rows) {
                 if (scale != 1.0f)
                     for (int i = 0; i < rows; i++) y[i] *= scale;
