@@ -106,7 +106,8 @@ class Matcher:
 def prepare_constraints(tokenizer: Tokenizer) -> None:
     """Build what every constraint of a model needs (once; 0.5 to 2 s for 150,000 to 260,000 tokens).
 
-    llguidance holds the interpreter lock meanwhile: a server calls this before it answers anybody.
+    llguidance holds the interpreter lock meanwhile, in two parts of equal length; a server leaves it to the first
+    request that needs it.
     """
     _vocabulary_of(tokenizer)
 
@@ -140,7 +141,10 @@ class _Vocabulary:
         if not self.end_ids:
             raise ParameterError("this model names no end token, so that no output of a fixed form could end")
         wrapped = TokenizerWrapper(_Spelled(tokenizer))
-        self._tokenizer = LLTokenizer(wrapped, eos_token=sorted(self.end_ids))
+        # In two parts, with a breath for other threads between them: each holds the interpreter lock.
+        plain = LLTokenizer(wrapped, eos_token=sorted(self.end_ids), slices=[])
+        time.sleep(0.005)
+        self._tokenizer = plain.with_slices(LLTokenizer.general_slices())
 
     def compiled(self, kind: ConstraintKind, source: Any, name: str) -> Constraint:
         text, warnings = canonical(kind, source, name)
