@@ -13,19 +13,21 @@
 namespace cutaway::limits {
 
 constexpr int kSums = 12;          // independent sums: latency 4-5, two ports
-constexpr size_t kBlock = 1 << 18; // bytes of one read item
+constexpr size_t kBlock = 1 << 20; // bytes of one read item
 
 // KEEP: the compiler must take a value as used and as unknown.
 #if defined(__x86_64__)
 #define CUTAWAY_KEEP(x) asm volatile("" : "+v"(x))
 #define CUTAWAY_FOR(set) __attribute__((target(set)))
 
+// Four places are read in turn, each asked for 2 KB ahead: memory gives a fifth more to this than to one run of lines.
 CUTAWAY_FOR("avx512f") inline void read_512(const uint8_t* p, size_t bytes) {
+    const size_t part = bytes / 256 * 64;
     __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
-    for (size_t i = 0; i + 256 <= bytes; i += 256) {
-        for (size_t line = 0; line < 256; line += 64) _mm_prefetch((const char*)p + i + 4096 + line, _MM_HINT_T0);
-        a = _mm512_or_si512(a, _mm512_loadu_si512(p + i)), b = _mm512_or_si512(b, _mm512_loadu_si512(p + i + 64));
-        c = _mm512_or_si512(c, _mm512_loadu_si512(p + i + 128)), d = _mm512_or_si512(d, _mm512_loadu_si512(p + i + 192));
+    for (size_t i = 0; i < part; i += 64) {
+        for (size_t k = 0; k < 4; k++) _mm_prefetch((const char*)p + k * part + i + 2048, _MM_HINT_T0);
+        a = _mm512_or_si512(a, _mm512_loadu_si512(p + i)), b = _mm512_or_si512(b, _mm512_loadu_si512(p + part + i));
+        c = _mm512_or_si512(c, _mm512_loadu_si512(p + 2 * part + i)), d = _mm512_or_si512(d, _mm512_loadu_si512(p + 3 * part + i));
     }
     CUTAWAY_KEEP(a); CUTAWAY_KEEP(b); CUTAWAY_KEEP(c); CUTAWAY_KEEP(d);
 }
@@ -100,12 +102,13 @@ CUTAWAY_FOR("amx-tile,amx-bf16") inline double bf16_amx(int64_t rounds) {
 }
 
 CUTAWAY_FOR("avx2") inline void read_256(const uint8_t* p, size_t bytes) {
+    const size_t part = bytes / 256 * 64;
     __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
-    for (size_t i = 0; i + 128 <= bytes; i += 128) {
-        for (size_t line = 0; line < 128; line += 64) _mm_prefetch((const char*)p + i + 4096 + line, _MM_HINT_T0);
-        const auto* q = (const __m256i*)(p + i);
-        a = _mm256_or_si256(a, _mm256_loadu_si256(q)), b = _mm256_or_si256(b, _mm256_loadu_si256(q + 1));
-        c = _mm256_or_si256(c, _mm256_loadu_si256(q + 2)), d = _mm256_or_si256(d, _mm256_loadu_si256(q + 3));
+    for (size_t i = 0; i < part; i += 32) {
+        if (i % 64 == 0)
+            for (size_t k = 0; k < 4; k++) _mm_prefetch((const char*)p + k * part + i + 2048, _MM_HINT_T0);
+        const auto at = [&](size_t k) CUTAWAY_FOR("avx2") { return _mm256_loadu_si256((const __m256i*)(p + k * part + i)); };
+        a = _mm256_or_si256(a, at(0)), b = _mm256_or_si256(b, at(1)), c = _mm256_or_si256(c, at(2)), d = _mm256_or_si256(d, at(3));
     }
     CUTAWAY_KEEP(a); CUTAWAY_KEEP(b); CUTAWAY_KEEP(c); CUTAWAY_KEEP(d);
 }
