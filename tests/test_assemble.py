@@ -106,7 +106,7 @@ def test_what_is_exported_is_there_and_is_loaded_late() -> None:
         Answer, AnswerStream, CutawayError, Delta, Engine, JsonlRecorder, MemoryRecorder, Result, SamplingParams,
         StopReason,
     )  # fmt: skip
-    assert sorted(item.__name__ for item in exported) == sorted(cutaway.__all__)
+    assert sorted(["__version__", *(item.__name__ for item in exported)]) == sorted(cutaway.__all__)
     assert set(cutaway.__all__) <= set(dir(cutaway))
     with pytest.raises(AttributeError, match="Motor"):
         _ = cutaway.Motor
