@@ -43,6 +43,11 @@ static void normalize(const float* x, int width, bool layer, const float* weight
 // 0 where all is 0, or so small that the quotient is infinite, or not a number.
 INLINE float finite_or_0(float x) { return std::fabs(x) <= __FLT_MAX__ ? x : 0.0f; }
 
+INLINE F round_codes(F x, float inverse) {
+    const F magic = set(12582912.0f), scaled = min(max(mul(x, set(inverse)), set(-127.0f)), set(127.0f));
+    return sub(add(scaled, magic), magic);
+}
+
 // 32 floats to int8: scale = max|x| / 127, code = round-half-even(x * (127 / max|x|)). A NaN or an infinity makes the
 // scale NaN, so that it survives.
 template <int M> INLINE void quantize_group(const float* x, ActGroup<M>* out, int m) {
@@ -51,11 +56,9 @@ template <int M> INLINE void quantize_group(const float* x, ActGroup<M>* out, in
     float top;
     std::memcpy(&top, &bits, 4);
     const float inverse = finite_or_0(127.0f / top);
-    const F magic = set(12582912.0f), low = set(-127.0f), high = set(127.0f);
     int32_t total[2];
     for (int h = 0; h < 2; h++) {
-        const F scaled = min(max(mul(h ? b : a, set(inverse)), low), high);
-        const F rounded = sub(add(scaled, magic), magic);
+        const F rounded = round_codes(h ? b : a, inverse);
         store_i8(out->codes[m] + 16 * h, to_int(rounded));
         total[h] = (int32_t)sum(rounded);  // exact: |sum| <= 16 * 127
         out->minus_half[h][m] = -total[h];
@@ -65,15 +68,50 @@ template <int M> INLINE void quantize_group(const float* x, ActGroup<M>* out, in
     out->sum[m] = out->scale[m] * (float)(total[0] + total[1]);
 }
 
-// One token's row into place m of a tile of M tokens. inputs is padded with zeros to whole groups.
-template <int M> static void quantize_row(const float* x, int inputs, void* tile, int m) {
+// The same for one group of several tokens, in the places place .. of a tile: what a token has one of is computed for all
+// at once. x[m] is token m's row, of which `left` inputs from `i` on are there.
+template <int M> INLINE void quantize_together(const float* const* x, int count, int i, int left, ActGroup<M>* out, int place) {
+    const F limit = set(127.0f), infinity = set(__builtin_inff());
+    alignas(64) float top[16] = {}, inverse[16], scale[16];
+    int32_t total[2][16] = {};
+    for (int m = 0; m < count; m++) {
+        const uint32_t bits = largest_bits(load_part(x[m] + i, left), left > 16 ? load_part(x[m] + i + 16, left - 16) : zero());
+        std::memcpy(&top[m], &bits, 4);
+    }
+    const F t = load(top), quotient = div(limit, t);
+    store(inverse, where_less(abs(quotient), infinity, quotient, zero()));
+    store(scale, where_less(t, infinity, div(t, limit), set(__builtin_nanf(""))));
+    for (int m = 0; m < count; m++)
+        for (int h = 0; h < 2 && left > 16 * h; h++) {
+            const F rounded = round_codes(load_part(x[m] + i + 16 * h, left - 16 * h), inverse[m]);
+            store_i8(out->codes[place + m] + 16 * h, to_int(rounded));
+            total[h][m] = (int32_t)sum(rounded);
+        }
+    if (left <= 16)
+        for (int m = 0; m < count; m++) std::memset(out->codes[place + m] + 16, 0, 16);
+    for (int m = 0; m < count; m++) {
+        out->scale[place + m] = scale[m];
+        out->sum[place + m] = scale[m] * (float)(total[0][m] + total[1][m]);
+        out->minus[place + m] = -(total[0][m] + total[1][m]);
+        out->minus_half[0][place + m] = -total[0][m];
+        out->minus_half[1][place + m] = -total[1][m];
+    }
+}
+
+// Rows of tokens into the places place .. of a tile of M. inputs is padded with zeros to whole groups.
+template <int M> static void quantize_rows(const float* const* x, int count, int inputs, void* tile, int place) {
     ActGroup<M>* out = (ActGroup<M>*)tile;
-    int i = 0;
-    for (; i + kGroup <= inputs; i += kGroup) quantize_group(x + i, out++, m);
-    if (i < inputs) {
+    if (count > 2) {
+        for (int i = 0; i < inputs; i += kGroup) quantize_together(x, count, i, inputs - i, out++, place);
+        return;
+    }
+    for (int m = 0; m < count; m++) {
+        int i = 0, g = 0;
+        for (; i + kGroup <= inputs; i += kGroup) quantize_group(x[m] + i, out + g++, place + m);
+        if (i == inputs) continue;
         float rest[kGroup] = {};
-        std::memcpy(rest, x + i, sizeof(float) * (size_t)(inputs - i));
-        quantize_group(rest, out, m);
+        std::memcpy(rest, x[m] + i, sizeof(float) * (size_t)(inputs - i));
+        quantize_group(rest, out + g, place + m);
     }
 }
 

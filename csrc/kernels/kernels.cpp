@@ -28,7 +28,7 @@ template <class Make> static auto for_pair(int codes, int scales, const Make& ma
         case kByte * 16 + kFloat16: return make.template operator()<kByte, kFloat16>();
         case kTable * 16 + kFloat: return make.template operator()<kTable, kFloat>();
         case kTable * 16 + kFloat16: return make.template operator()<kTable, kFloat16>();
-        default: return nullptr;
+        default: return {};
     }
 }
 
@@ -57,14 +57,11 @@ static TilePair find_pair(int codes, int scales, int height) {
 
 #if defined(__AMX_INT8__)
 static Wide find_wide(int codes, int scales) {
-    return for_pair(codes, scales, []<int C, int S>() -> Wide {
-        if constexpr (GroupScales<S>::kHalves) return nullptr;
-        else return wide<C, S>;
-    });
+    return for_pair(codes, scales, []<int C, int S>() { return Wide{sizeof(Unpacked<S>), unpack_panel<C, S>, wide<S>}; });
 }
-#define WIDE kTall, enter, find_wide, unpack_lines
+#define WIDE kTall, enter, find_wide
 #else
-#define WIDE kTall, nullptr, nullptr, nullptr
+#define WIDE kTall, nullptr, nullptr
 #endif
 
 template <int C> static TileFloat float_tile_of_height(int height) {
@@ -84,13 +81,13 @@ static TileFloat find_tile_float(int codes, int height) {
     }
 }
 
-static void quantize_any(const float* x, int inputs, void* tile, int height, int place) {
+static void quantize_any(const float* const* x, int count, int inputs, void* tile, int height, int place) {
     switch (height) {
-        case 1: return quantize_row<1>(x, inputs, tile, place);
-        case 2: return quantize_row<2>(x, inputs, tile, place);
-        case 4: return quantize_row<4>(x, inputs, tile, place);
-        case 8: return quantize_row<8>(x, inputs, tile, place);
-        default: return quantize_row<16>(x, inputs, tile, place);
+        case 1: return quantize_rows<1>(x, count, inputs, tile, place);
+        case 2: return quantize_rows<2>(x, count, inputs, tile, place);
+        case 4: return quantize_rows<4>(x, count, inputs, tile, place);
+        case 8: return quantize_rows<8>(x, count, inputs, tile, place);
+        default: return quantize_rows<16>(x, count, inputs, tile, place);
     }
 }
 

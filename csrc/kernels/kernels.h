@@ -29,26 +29,30 @@ struct AttendRows {
     float slope[kRowTile];
 };
 
-// Adds the groups from .. to - 1 of one panel, times one tile of tokens, to out [height][16].
+// The groups from .. to - 1 of one panel, times one tile of tokens, on top of those before them in out [height][16].
 using Tile = void (*)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out);
 // The same for two panels, the second and its scales `stride` bytes after the first's; out [2][kTallest][16].
 using TilePair = void (*)(const uint8_t* panel, size_t stride, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out);
 using TileFloat = void (*)(const uint8_t* panel, int inputs, const float* x, int stride, float* out);
 
-// The same for a tile of 16 tokens and a panel whose codes `unpack_panel` has made lines of bytes.
-using Wide = void (*)(const uint8_t* lines, const uint8_t* scales, int from, int to, const void* activations, float* out);
+// The same for a tile of 16 tokens and groups that were unpacked, `bytes` each; `unpacked` is where group `from` lies.
+struct Wide {
+    size_t bytes;
+    void (*unpack)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, void* unpacked);
+    void (*multiply)(const void* unpacked, int from, int to, const void* activations, float* out);
+};
 
 struct Kernels {
     const char* name;
     int widest;  // tokens of the tallest tile: 8, or 16 where there is a matrix unit
     void (*enter)();  // what a thread must do before its first wide product (null: nothing)
     Wide (*wide)(int codes, int scales);
-    void (*unpack_panel)(int codes, const uint8_t* panel, const uint8_t* table, int groups, uint8_t* lines);
     Tile (*tile)(int codes, int scales, int height);  // null where no type needs the pair
     TilePair (*tile_pair)(int codes, int scales, int height);  // height 1 or 2
     TileFloat (*tile_float)(int codes, int height);
     void (*normalize)(const float* x, int width, bool layer, const float* weight, const float* bias, float eps, float* out);
-    void (*quantize_row)(const float* x, int inputs, void* tile, int height, int place);
+    // Rows x[0 .. count - 1] to the places place .. of a tile of `height` tokens.
+    void (*quantize)(const float* const* x, int count, int inputs, void* tile, int height, int place);
     void (*rotate)(float* x, const float* cosine, const float* sine, int half, bool interleaved);
     void (*gate_up)(int kind, const float* gate, const float* up, float* out, int n);
     void (*soft_cap)(float* x, int n, float cap);

@@ -10,6 +10,7 @@
 
 namespace cutaway::CUTAWAY_ISA {
 
+// Every loop over a tile's accumulators: one that stays a loop keeps them all in memory.
 #if defined(__AVX2__)
 #define UNROLL_TOKENS _Pragma("GCC unroll 16")
 #else
@@ -100,48 +101,68 @@ template <int C, int S> INLINE I start(const int32_t* minus) {
     else return ishl<log2_of(offset)>(iset(*minus));
 }
 
+// Tokens whose dots are computed side by side: a dot is a chain of eight, and a core looks ahead no further than one or two.
+template <int M> constexpr int kTogether = M < 4 ? 1 : 4;
+
+template <int C, int S, int M> INLINE void add_group(const B* q, const GroupScales<S>& w, const ActGroup<M>* a, int m, F* acc) {
+    constexpr int n = kTogether<M>;
+    I d[n];
+    for (int i = 0; i < n; i++) d[i] = start<C, S>(&a->minus[m + i]);
+    if constexpr (n == 1) {  // two chains, for the latency of a single token's dots
+        const int8_t* x = a->codes[m];
+        I e = iset(0);
+        for (int j = 0; j < 4; j++) {
+            d[0] = dot_codes<C>(d[0], q[j], int_at(x + 4 * j));
+            e = dot_codes<C>(e, q[4 + j], int_at(x + 16 + 4 * j));
+        }
+        d[0] = iadd(d[0], e);
+    } else {
+        for (int j = 0; j < 8; j++)
+            for (int i = 0; i < n; i++) d[i] = dot_codes<C>(d[i], q[j], int_at(a->codes[m + i] + 4 * j));
+    }
+    for (int i = 0; i < n; i++) {
+        acc[m + i] = fma(to_float(d[i]), mul(w.scale[0], set(a->scale[m + i])), acc[m + i]);
+        if constexpr (GroupScales<S>::kMin) acc[m + i] = fma(w.minimum[0], set(a->sum[m + i]), acc[m + i]);
+    }
+}
+
+// The same for half a group, where it has a scale of its own.
+template <int C, int S, int M> INLINE void add_half(const B* q, const GroupScales<S>& w, int h, const ActGroup<M>* a, int m, F* acc) {
+    constexpr int n = kTogether<M>;
+    I d[n];
+    for (int i = 0; i < n; i++) d[i] = start<C, S>(&a->minus_half[h][m + i]);
+    for (int j = 0; j < 4; j++)
+        for (int i = 0; i < n; i++) d[i] = dot_codes<C>(d[i], q[j], int_at(a->codes[m + i] + 16 * h + 4 * j));
+    for (int i = 0; i < n; i++) {
+        acc[m + i] = fma(to_float(d[i]), mul(w.scale[h], set(a->scale[m + i])), acc[m + i]);
+        if constexpr (GroupScales<S>::kMin) acc[m + i] = fma(w.minimum[h], set((float)-a->minus_half[h][m + i] * a->scale[m + i]), acc[m + i]);
+    }
+}
+
 // One group of one panel, times M tokens.
 template <int C, int S, int M> INLINE void group(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int g, const ActGroup<M>* a, F* acc) {
-    using Scale = GroupScales<S>;
     B q[8];
     unpack<C>(panel, table, q);
-    const Scale w = Scale::at(scales, g);
+    const GroupScales<S> w = GroupScales<S>::at(scales, g);
     UNROLL_TOKENS
-    for (int m = 0; m < M; m++) {
-        const int8_t* x = a->codes[m];
-        if constexpr (Scale::kHalves) {
-            for (int h = 0; h < 2; h++) {
-                I d = start<C, S>(&a->minus_half[h][m]);
-                for (int j = 0; j < 4; j++) d = dot_codes<C>(d, q[4 * h + j], int_at(x + 16 * h + 4 * j));
-                acc[m] = fma(to_float(d), mul(w.scale[h], set(a->scale[m])), acc[m]);
-                if constexpr (Scale::kMin) acc[m] = fma(w.minimum[h], set((float)-a->minus_half[h][m] * a->scale[m]), acc[m]);
-            }
+    for (int m = 0; m < M; m += kTogether<M>) {
+        if constexpr (GroupScales<S>::kHalves) {
+            for (int h = 0; h < 2; h++) add_half<C, S, M>(q + 4 * h, w, h, a, m, acc);
         } else {
-            I d = start<C, S>(&a->minus[m]);
-            if constexpr (M <= 2) {  // two chains, for the latency of a single token's dots
-                I e = iset(0);
-                for (int j = 0; j < 4; j++) {
-                    d = dot_codes<C>(d, q[j], int_at(x + 4 * j));
-                    e = dot_codes<C>(e, q[4 + j], int_at(x + 16 + 4 * j));
-                }
-                d = iadd(d, e);
-            } else {
-                for (int j = 0; j < 8; j++) d = dot_codes<C>(d, q[j], int_at(x + 4 * j));
-            }
-            acc[m] = fma(to_float(d), mul(w.scale[0], set(a->scale[m])), acc[m]);
-            if constexpr (Scale::kMin) acc[m] = fma(w.minimum[0], set(a->sum[m]), acc[m]);
+            add_group<C, S, M>(q, w, a, m, acc);
         }
     }
 }
 
-// out: float [M][16], added to.
+// out: float [M][16]: what the groups before `from` came to.
 template <int C, int S, int M>
 static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out) {
     constexpr int kShare = kScaleBytes[S] / kScaleGroups[S];  // of the scales, per group
     const ActGroup<M>* a = (const ActGroup<M>*)activations + from;
     panel += (size_t)from * kPlaneBytes[C];
     F acc[M];
-    for (int m = 0; m < M; m++) acc[m] = load(out + 16 * m);
+    UNROLL_TOKENS
+    for (int m = 0; m < M; m++) acc[m] = from ? load(out + 16 * m) : zero();
     for (int g = from; g < to; g++, a++, panel += kPlaneBytes[C]) {
         for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kAhead + line, 0, 3);
         for (int line = 0; line < kShare; line += 64) __builtin_prefetch(scales + kAhead + g * kShare + line, 0, 3);
@@ -149,6 +170,7 @@ static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* tab
             for (int line = 0; line < (int)sizeof(*a); line += 64) __builtin_prefetch((const char*)(a + 2) + line, 0, 3);
         group<C, S, M>(panel, scales, table, g, a, acc);
     }
+    UNROLL_TOKENS
     for (int m = 0; m < M; m++) store(out + 16 * m, acc[m]);
 }
 
@@ -161,7 +183,7 @@ static void tile_pair(const uint8_t* panel, size_t stride, const uint8_t* scales
     panel += (size_t)from * kPlaneBytes[C];
     F acc[2][M];
     for (int p = 0; p < 2; p++)
-        for (int m = 0; m < M; m++) acc[p][m] = load(out + 16 * (kTallest * p + m));
+        for (int m = 0; m < M; m++) acc[p][m] = from ? load(out + 16 * (kTallest * p + m)) : zero();
     for (int g = from; g < to; g++, a++, panel += kPlaneBytes[C])
         for (int p = 0; p < 2; p++) {
             const uint8_t *codes = panel + p * stride, *s = scales + p * stride;
@@ -177,6 +199,7 @@ static void tile_pair(const uint8_t* panel, size_t stride, const uint8_t* scales
 template <int C, int M>
 static void tile_float(const uint8_t* panel, int inputs, const float* x, int stride, float* out) {
     F acc[M];
+    UNROLL_TOKENS
     for (int m = 0; m < M; m++) acc[m] = zero();
     if constexpr (C == kBF16) {
         const I high = iset((int)0xffff0000);
@@ -185,6 +208,7 @@ static void tile_float(const uint8_t* panel, int inputs, const float* x, int str
             __builtin_prefetch(panel + kAhead, 0, 3);
             const I pair = iload((const int*)panel);
             const F even = as_float(ishl<16>(pair)), odd = as_float(iand(pair, high));
+            UNROLL_TOKENS
             for (int m = 0; m < M; m++) {
                 acc[m] = fma(even, set(x[m * stride + k]), acc[m]);
                 acc[m] = fma(odd, set(x[m * stride + k + 1]), acc[m]);
@@ -192,7 +216,8 @@ static void tile_float(const uint8_t* panel, int inputs, const float* x, int str
         }
         if (k < inputs) {
             const F even = as_float(ishl<16>(iload((const int*)panel)));
-            for (int m = 0; m < M; m++) acc[m] = fma(even, set(x[m * stride + k]), acc[m]);
+            UNROLL_TOKENS
+    for (int m = 0; m < M; m++) acc[m] = fma(even, set(x[m * stride + k]), acc[m]);
         }
     } else {
         constexpr int step = C == kF32 ? 64 : 32;
@@ -201,9 +226,11 @@ static void tile_float(const uint8_t* panel, int inputs, const float* x, int str
             F w;
             if constexpr (C == kF32) w = load((const float*)panel);
             else w = load_half((const uint16_t*)panel);
-            for (int m = 0; m < M; m++) acc[m] = fma(w, set(x[m * stride + k]), acc[m]);
+            UNROLL_TOKENS
+    for (int m = 0; m < M; m++) acc[m] = fma(w, set(x[m * stride + k]), acc[m]);
         }
     }
+    UNROLL_TOKENS
     for (int m = 0; m < M; m++) store(out + 16 * m, acc[m]);
 }
 

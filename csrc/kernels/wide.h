@@ -1,29 +1,40 @@
 // The product on a matrix unit (Intel AMX, int8): 16 tokens times one panel, a group of 32 inputs at a time.
 //
-//   A = 16 tokens x 32 codes        rows of ActGroup<16>::codes, 32 bytes apart
-//   B = 8 lines x 64 bytes          the panel's quads as they lie in layout.h, unpacked to bytes
+//   A = 16 tokens x 32 codes        rows of ActGroup<16>::codes, 32 bytes apart (half a group: 16 codes)
+//   B = 8 lines x 64 bytes          the panel's quads as they lie in layout.h, unpacked to signed bytes (half: 4 lines)
 //   C = 16 tokens x 16 rows, int32  = A x B, exact
 //
-// What follows is the tile's own arithmetic (tile.h), so the bits are the same: add -offset * sum, then per group
-// acc = fma(float(dot), scale * a_scale, acc), then the minimum. The unit multiplies 512 codes a cycle and core where
-// vpdpbusd has 128; what binds is moving C through memory and the float arithmetic. Groups with two scales would move two
-// C for half the work each, and gain nothing: they stay with tile.h (docs/log.md has the figures).
+// What follows is the tile's own arithmetic (tile.h), so the bits are the same: per group acc = fma(float(dot), scale *
+// a_scale, acc), then the minimum. The unit multiplies 512 codes a cycle where vpdpbusd has 128; what binds is the rest.
+// C comes out through memory, and while the unit works the core starts one 512-bit operation a cycle instead of two, so
+// 16 x 16 dots take 20 ns: 16 cycles to multiply, 16 to store, 48 operations to scale (docs/log.md has the figures).
 #pragma once
 #include "tile.h"
 
 namespace cutaway::CUTAWAY_ISA {
 
-static void unpack_lines(int codes, const uint8_t* panel, const uint8_t* table, int groups, uint8_t* lines) {
-    for (int g = 0; g < groups; g++, panel += kPlaneBytes[codes], lines += 512) {
+// An unpacked group: 8 lines of codes - offset, a line of float scales (two: one per half), minima likewise.
+template <int S> struct Unpacked {
+    static constexpr int kParts = GroupScales<S>::kHalves ? 2 : 1;
+    int8_t lines[8][64];
+    float scale[kParts][16];
+    float minimum[GroupScales<S>::kMin ? kParts : 0][16];
+};
+
+template <int C, int S> static void unpack_panel(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, void* unpacked) {
+    Unpacked<S>* u = (Unpacked<S>*)unpacked;
+    const __m512i offset = _mm512_set1_epi8((char)offset_of(C, S));
+    panel += (size_t)from * kPlaneBytes[C];
+    for (int g = from; g < to; g++, u++, panel += kPlaneBytes[C]) {
+        for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kAhead + line, 0, 3);
         B q[8];
-        switch (codes) {
-            case kNibble: unpack<kNibble>(panel, table, q); break;
-            case kFive: unpack<kFive>(panel, table, q); break;
-            case kSix: unpack<kSix>(panel, table, q); break;
-            case kByte: unpack<kByte>(panel, table, q); break;
-            default: unpack<kTable>(panel, table, q);
+        unpack<C>(panel, table, q);
+        for (int j = 0; j < 8; j++) _mm512_store_si512(u->lines[j], _mm512_sub_epi8(q[j].v, offset));
+        const GroupScales<S> w = GroupScales<S>::at(scales, g);
+        for (int h = 0; h < u->kParts; h++) {
+            store(u->scale[h], w.scale[h]);
+            if constexpr (w.kMin) store(u->minimum[h], w.minimum[h]);
         }
-        for (int j = 0; j < 8; j++) _mm512_store_si512(lines + 64 * j, q[j].v);
     }
 }
 
@@ -33,60 +44,91 @@ struct alignas(64) TileConfig {
     uint8_t rows[16] = {};
 };
 
-// Tiles 0, 3: C, in turn. 1: A. 2: B.
+// Tiles 0, 1: C. 2, 3: A, B of a group. 4, 5: A, B of half a group.
 static void enter() {
     TileConfig c;
     const auto shape = [&](int tile, int rows, int bytes) { c.rows[tile] = (uint8_t)rows, c.column_bytes[tile] = (uint16_t)bytes; };
-    shape(0, 16, 64), shape(1, 16, 32), shape(2, 8, 64), shape(3, 16, 64);
+    shape(0, 16, 64), shape(1, 16, 64), shape(2, 16, 32), shape(3, 8, 64), shape(4, 16, 16), shape(5, 4, 64);
     asm volatile("" ::"r"(&c) : "memory");  // gcc 12's intrinsic reads no more than eight bytes, it says
     _tile_loadconfig(&c);
 }
 
-template <int C, int S>
-INLINE void scale_dots(const uint8_t* scales, int g, const ActGroup<16>* a, const int32_t (*dots)[16], F* acc) {
-    using Scale = GroupScales<S>;
-    constexpr int offset = offset_of(C, S);
-    const Scale w = Scale::at(scales, g);
-#pragma GCC unroll 16
-    for (int m = 0; m < 16; m++) {
-        I d = iload(dots[m]);
-        if constexpr (offset) d = iadd(d, ishl<log2_of(offset)>(iset(a->minus[m])));
-        acc[m] = fma(to_float(d), mul(w.scale[0], set(a->scale[m])), acc[m]);
-        if constexpr (Scale::kMin) acc[m] = fma(w.minimum[0], set(a->sum[m]), acc[m]);
+// Dots of 16 tokens and 16 rows, of two groups or of a group's two halves.
+using Dots = int32_t[2][16][16];
+
+#define MULTIPLY(c, a, b, codes, lines) \
+    _tile_zero(c);                      \
+    _tile_loadd(a, codes, 32);          \
+    _tile_loadd(b, lines, 64);          \
+    _tile_dpbssd(c, a, b)
+
+// The next step's dots: of two groups, or of one group's halves.
+template <int S> INLINE void multiply(const Unpacked<S>* u, const ActGroup<16>* a) {
+    if constexpr (u->kParts == 2) {
+        MULTIPLY(0, 4, 5, a->codes, u->lines);
+        MULTIPLY(1, 4, 5, a->codes[0] + 16, u->lines[4]);
+    } else {
+        MULTIPLY(0, 2, 3, a->codes, u->lines);
+        MULTIPLY(1, 2, 3, a[1].codes, u[1].lines);
     }
 }
 
-// A product takes tens of cycles to come out of the unit: the next group's runs while this one's is scaled.
-#define MULTIPLY(c, a, lines)    \
-    _tile_zero(c);               \
-    _tile_loadd(1, (a)->codes, 32); \
-    _tile_loadd(2, lines, 64);   \
-    _tile_dpbsud(c, 1, 2)
+INLINE void store_dots(Dots& d) {
+    _tile_stored(0, d[0], 64);
+    _tile_stored(1, d[1], 64);
+}
 
-template <int C, int S>
-static void wide(const uint8_t* lines, const uint8_t* scales, int from, int to, const void* activations, float* out) {
-    const ActGroup<16>* a = (const ActGroup<16>*)activations + from;
-    lines += (size_t)from * 512;
-    F acc[16];
-    for (int m = 0; m < 16; m++) acc[m] = load(out + 16 * m);
-    alignas(64) int32_t dots[16][16];
-    MULTIPLY(0, a, lines);
-    _tile_stored(0, dots, 64);
-    for (int g = from; g < to; g += 2, a += 2, lines += 1024) {
-        for (int line = 0; line < 2 * (int)sizeof(*a); line += 64) __builtin_prefetch((const char*)(a + 2) + line, 0, 3);
-        for (int line = 0; line < 1024; line += 64) __builtin_prefetch(lines + 1024 + line, 0, 3);
-        if (g + 1 < to) {
-            MULTIPLY(3, a + 1, lines + 512);
-        }
-        scale_dots<C, S>(scales, g, a, dots, acc);
-        if (g + 1 == to) break;
-        _tile_stored(3, dots, 64);
-        if (g + 2 < to) {
-            MULTIPLY(0, a + 2, lines + 1024);
-        }
-        scale_dots<C, S>(scales, g + 1, a + 1, dots, acc);
-        if (g + 2 < to) _tile_stored(0, dots, 64);
+template <int S> INLINE void scale_dots(const Unpacked<S>* u, int half, const ActGroup<16>* a, const int32_t (*dots)[16], F* acc) {
+    constexpr bool minimum = GroupScales<S>::kMin;
+    const float* sums = a->sum;
+    alignas(64) float half_sums[16];
+    F w = load(u->scale[half]), low;
+    if constexpr (minimum) low = load(u->minimum[half]);
+    if constexpr (minimum && u->kParts == 2) {
+        const I total = {_mm512_sub_epi32(_mm512_setzero_si512(), iload(a->minus_half[half]).v)};
+        store(half_sums, mul(to_float(total), load(a->scale)));
+        sums = half_sums;
     }
+    UNROLL_TOKENS
+    for (int m = 0; m < 16; m++) {
+        acc[m] = fma(to_float(iload(dots[m])), mul(w, set(a->scale[m])), acc[m]);
+        if constexpr (minimum) acc[m] = fma(low, set(sums[m]), acc[m]);
+    }
+}
+
+template <int S> INLINE void scale_step(const Unpacked<S>* u, const ActGroup<16>* a, const Dots& dots, F* acc) {
+    constexpr bool halves = u->kParts == 2;
+    scale_dots<S>(u, 0, a, dots[0], acc);
+    scale_dots<S>(halves ? u : u + 1, halves, halves ? a : a + 1, dots[1], acc);
+}
+
+// A product takes tens of cycles to come out of the unit: the next step's runs while this one's dots are scaled.
+template <int S> static void wide(const void* unpacked, int from, int to, const void* activations, float* out) {
+    constexpr int step = GroupScales<S>::kHalves ? 1 : 2;  // groups
+    const ActGroup<16>* a = (const ActGroup<16>*)activations + from;
+    const Unpacked<S>* u = (const Unpacked<S>*)unpacked;
+    F acc[16];
+    UNROLL_TOKENS
+    for (int m = 0; m < 16; m++) acc[m] = from ? load(out + 16 * m) : zero();
+    alignas(64) Dots dots[2];
+    int left = to - from, now = 0;
+    if (left >= step) {
+        multiply<S>(u, a);
+        store_dots(dots[0]);
+        for (; left >= 2 * step; left -= step, a += step, u += step) {
+            multiply<S>(u + step, a + step);
+            scale_step<S>(u, a, dots[now], acc);
+            store_dots(dots[now ^= 1]);
+        }
+        scale_step<S>(u, a, dots[now], acc);
+        left -= step, a += step, u += step;
+    }
+    if (left) {  // the last of an odd number of groups
+        MULTIPLY(0, 2, 3, a->codes, u->lines);
+        _tile_stored(0, dots[0][0], 64);
+        scale_dots<S>(u, 0, a, dots[0][0], acc);
+    }
+    UNROLL_TOKENS
     for (int m = 0; m < 16; m++) store(out + 16 * m, acc[m]);
 }
 

@@ -112,7 +112,8 @@ struct Mix final : Op {
         const Routing::Group& g = routing.groups[routing.group_of[slot]];
         const int at = slot - g.first;
         const Place place = place_of(at, g.count, p.kernels->widest);
-        p.kernels->quantize_row(to.row(slot), (int)to.width, to.tile(g.tile + place.first), place.height, at - place.first);
+        const float* row = to.row(slot);
+        p.kernels->quantize(&row, 1, (int)to.width, to.tile(g.tile + place.first), place.height, at - place.first);
     }
 
     void run(Program& p, Worker& worker, const Step& step) const override {
@@ -172,7 +173,8 @@ struct Mix final : Op {
         const Gathered& from = *shared_inner;
         worker.parallel(a.count, 1, [&](int64_t t) {
             const Place at = place_of((int)t, a.count, p.kernels->widest);
-            p.kernels->quantize_row(from.row(t), (int)from.width, from.tile(at.first), at.height, (int)t - at.first);
+            const float* row = from.row(t);
+            p.kernels->quantize(&row, 1, (int)from.width, from.tile(at.first), at.height, (int)t - at.first);
         });
         const Activations b = of_group(from, {0, 0, a.count, 0});
         const size_t width = e.shared_down->rows;

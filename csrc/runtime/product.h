@@ -52,25 +52,31 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
     }
     a.tiles = tiles;
     if (normed || s.index || needs.floats) a.floats = floats, a.stride = padded;
-    const auto one = [&](int64_t t) {
-        const float* x = s.row((int)t);
-        float* to = floats + (size_t)t * padded;
-        if (normed) {
-            s.norm->apply(*p.kernels, x, to);
-            x = to;
-        } else if (needs.floats) {
-            std::memcpy(to, x, s.width * sizeof(float));
+    // Rows first .. first + n - 1, all of one tile.
+    const auto some = [&](int first, int n) {
+        const float* rows[kTallest];
+        for (int i = 0; i < n; i++) {
+            const float* x = rows[i] = s.row(first + i);
+            float* to = floats + (size_t)(first + i) * padded;
+            if (normed) s.norm->apply(*p.kernels, x, to), rows[i] = to;
+            else if (needs.floats) std::memcpy(to, x, s.width * sizeof(float));
         }
-        if (needs.tiles) {
-            const Place at = place_of((int)t, s.count, p.kernels->widest);
-            p.kernels->quantize_row(x, (int)s.width, tiles + tile_bytes(a.groups, at.first), at.height, (int)t - at.first);
-        }
+        if (!needs.tiles) return;
+        const Place at = place_of(first, s.count, p.kernels->widest);
+        p.kernels->quantize(rows, n, (int)s.width, tiles + tile_bytes(a.groups, at.first), at.height, first - at.first);
     };
     if (alone) {
-        for (int t = 0; t < s.count; t++) one(t);
+        for (int t = 0; t < s.count; t++) some(t, 1);
     } else {
         // Whole tiles: neighbours in a tile share cache lines, which two threads would pull back and forth.
-        worker.parallel(s.count, s.count > 2 * p.kernels->widest ? p.kernels->widest : 4, one);
+        const int run = s.count > 2 * p.kernels->widest ? p.kernels->widest : 4;
+        worker.parallel((s.count + run - 1) / run, 1, [&](int64_t i) {
+            for (int t = (int)i * run, n, end = std::min(s.count, t + run); t < end; t += n) {
+                const Place at = place_of(t, s.count, p.kernels->widest);
+                n = std::min(end, at.first + at.height) - t;
+                some(t, n);
+            }
+        });
     }
     return a;
 }
@@ -114,17 +120,20 @@ class Block {
         const size_t each = half_ ? std::max(1, panels / 2) : panels;
         first_ = (size_t)block * each, size = std::min(each, (half_ ? half_ : w.panels()) - first_);
         if (half_) size = 2 * size - (first_ + size + half_ > w.panels());  // the last panel of an odd number is alone
-        if (k.wide && count >= 2 * k.widest && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
-        if (!wide_) return;
-        stride_ = w.layout.groups(w.inputs) * 512;
-        lines_ = worker.lines(which, size * stride_);
-        for (size_t i = 0; i < size; i++) k.unpack_panel(w.layout.codes, w.panel(panel(i)), w.table, (int)(stride_ / 512), lines_ + i * stride_);
+        if (k.wide && count >= k.widest && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
+        if (!wide_.multiply) return;
+        const int groups = (int)w.layout.groups(w.inputs);
+        kept_ = count >= 2 * k.widest;
+        stride_ = (kept_ ? groups : kPiece) * wide_.bytes;
+        unpacked_ = worker.lines(which, kept_ ? size * stride_ : stride_);
+        if (!kept_) return;
+        for (size_t i = 0; i < size; i++) wide_.unpack(codes(i), scales(i), w.table, 0, groups, unpacked_ + i * stride_);
     }
 
     // The i-th panel's place in the weight.
     size_t panel(size_t i) const { return first_ + (half_ ? i / 2 + i % 2 * half_ : i); }
 
-    // Times the tokens token .. token + height - 1, and the bias: out[i] is [height][16] of panel first + i.
+    // Times the tokens token .. token + height - 1, and the bias: out[i] is [height][16] of the i-th panel.
     void multiply(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
         const Layout& l = weight.layout;
         const int real = std::min(height, a.count - token), groups = (int)a.groups, stretch = a.count > k.widest ? kStretch : groups;
@@ -135,17 +144,18 @@ class Block {
                     k.tile_float(l.codes, step)(weight.panel(panel(i)), (int)weight.inputs, a.floats + (size_t)(token + m) * a.stride, (int)a.stride, out[i] + kPanelRows * m);
                 }
         } else {
-            const bool wide = wide_ && height == k.widest;
+            const bool wide = wide_.multiply && height == k.widest;
             const Tile tile = wide ? nullptr : k.tile(l.codes, l.scales, height);
             const TilePair pair = half_ ? k.tile_pair(l.codes, l.scales, height) : nullptr;
-            for (size_t i = 0; i < size; i++) std::memset(out[i], 0, sizeof(float) * kPanelRows * (size_t)height);
             for (int from = 0; from < groups; from += stretch)
                 for (size_t i = 0; i < size; i++) {
-                    const uint8_t *codes = weight.panel(panel(i)), *scales = codes + l.planes(weight.inputs);
                     const int to = std::min(groups, from + stretch);
-                    if (wide) wide_(lines_ + i * stride_, scales, from, to, a.tile(token), out[i]);
-                    else if (pair && i + 1 < size) pair(codes, half_ * weight.panel_bytes, scales, weight.table, from, to, a.tile(token), out[i++]);
-                    else tile(codes, scales, weight.table, from, to, a.tile(token), out[i]);
+                    if (pair && i + 1 < size) {
+                        pair(codes(i), half_ * weight.panel_bytes, scales(i), weight.table, from, to, a.tile(token), out[i]);
+                        i++;
+                    } else if (!wide) tile(codes(i), scales(i), weight.table, from, to, a.tile(token), out[i]);
+                    else if (kept_) wide_.multiply(unpacked_ + i * stride_ + from * wide_.bytes, from, to, a.tile(token), out[i]);
+                    else multiply_pieces(i, from, to, a.tile(token), out[i]);
                 }
         }
         if (weight.bias.empty()) return;
@@ -155,9 +165,23 @@ class Block {
     }
 
   private:
-    size_t half_, first_;  // half_ 0: no pairs
-    Wide wide_ = nullptr;
-    uint8_t* lines_ = nullptr;
+    const uint8_t* codes(size_t i) const { return weight.panel(panel(i)); }
+    const uint8_t* scales(size_t i) const { return codes(i) + weight.layout.planes(weight.inputs); }
+
+    // For one tile of tokens: unpacked piece by piece, which stay in the first cache.
+    void multiply_pieces(size_t i, int from, int to, const void* tile, float* out) const {
+        for (int g = from; g < to; g += kPiece) {
+            const int end = std::min(to, g + kPiece);
+            wide_.unpack(codes(i), scales(i), weight.table, g, end, unpacked_);
+            wide_.multiply(unpacked_, g, end, tile, out);
+        }
+    }
+
+    static constexpr int kPiece = 8;  // groups
+    size_t half_, first_;             // half_ 0: no pairs
+    Wide wide_ = {};
+    bool kept_ = false;  // all panels are unpacked at once, for several tiles of tokens
+    uint8_t* unpacked_ = nullptr;
     size_t stride_ = 0;
 };
 
