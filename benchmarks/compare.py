@@ -200,12 +200,11 @@ def page(
         "aim",
         "met",
     ]
-    isa = _native.instruction_set(os.environ.get("CUTAWAY_ISA", ""))
     now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return "\n".join(
         [
-            f"{processor()}, {options.threads} threads; instruction set {isa}; Python {platform.python_version()}; "
-            f"{now}; medians (min–max) of {options.rounds} rounds.",
+            f"{processor()}, {options.threads} threads; instruction set {instruction_set()}; "
+            f"Python {platform.python_version()}; {now}; medians (min–max) of {options.rounds} rounds.",
             *_limit_lines(measured),
             *(f"{p.name}: {p.version}; {' '.join(p.features.split())}" for p in peers),
             "",
@@ -217,6 +216,11 @@ def page(
     )
 
 
+def instruction_set() -> str:
+    """Ours."""
+    return str(_native.instruction_set(os.environ.get("CUTAWAY_ISA", "")))
+
+
 def _limit_lines(measured: Sequence[Measured]) -> list[str]:
     if not measured:
         return []
@@ -225,24 +229,26 @@ def _limit_lines(measured: Sequence[Measured]) -> list[str]:
     return [f"Limits: {limits_line(limits)}; without a matrix unit: {limits_line(vector)}."]
 
 
-def write_page(text: str) -> None:
-    """Between the marks of docs/performance.md, and of the Chinese one."""
+def write_page(text: str, isa: str) -> None:
+    """Between the instruction set's marks of docs/performance.md, and of the Chinese one."""
     for name in ("performance.md", "performance.zh-CN.md"):
         path = HERE.parent / "docs" / name
         old = path.read_text("utf-8")
         new = re.sub(
-            r"(<!-- table -->\n).*(<!-- end of table -->)", lambda m: f"{m[1]}{text}\n{m[2]}", old, flags=re.DOTALL
+            rf"(<!-- table {isa} -->\n).*?(<!-- end of table -->)",
+            lambda m: f"{m[1]}{text}\n{m[2]}",
+            old,
+            flags=re.DOTALL,
         )
         path.write_text(new, "utf-8")
 
 
 # --- models and peers -------------------------------------------------------------------------------------------------
 def start_peers(options: argparse.Namespace) -> list[Peer]:
-    """Refuses a build of llama.cpp that leaves this processor's AVX-512 idle: it would compare with nothing."""
+    """Refuses a build of llama.cpp that leaves idle the AVX-512 that we use: it would compare with nothing."""
     llama = Peer("llama.cpp", options.peer_python, "run_llama.py")
     print(f"{llama.version}: {llama.features}", file=sys.stderr)
-    flags = Path("/proc/cpuinfo").read_text("utf-8") if Path("/proc/cpuinfo").exists() else ""
-    if " avx512f" in flags and "AVX512 = 1" not in llama.features:
+    if instruction_set() in ("amx", "avx512") and "AVX512 = 1" not in llama.features:
         raise SystemExit("this build of llama.cpp lacks AVX-512, which the processor has: build it here, from source")
     return [llama, *([Peer("transformers", sys.executable, "run_transformers.py")] if options.transformers else [])]
 
@@ -309,7 +315,7 @@ def main() -> None:
     text = page(measured, others, peers, options)
     print(text)
     if options.write:
-        write_page(text)
+        write_page(text, instruction_set())
 
 
 if __name__ == "__main__":
