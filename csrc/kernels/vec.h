@@ -230,6 +230,21 @@ INLINE I dot_byte(I acc, B codes, int four) { return dot(acc, codes, four); }
 
 INLINE F zero() { return set(0.0f); }
 
+INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+
+// a[0], b[0], a[1], b[1] ... to p[0 .. 31].
+INLINE void store_pairs(float* p, F a, F b) {
+#if defined(__AVX512F__)
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    store(p, {_mm512_permutex2var_ps(a.v, low, b.v)});
+    store(p + 16, {_mm512_permutex2var_ps(a.v, _mm512_add_epi32(low, _mm512_set1_epi32(8)), b.v)});
+#else
+    float x[16], y[16];
+    store(x, a), store(y, b);
+    for (int i = 0; i < 16; i++) p[2 * i] = x[i], p[2 * i + 1] = y[i];
+#endif
+}
+
 // The first n floats of p, zeros after them: never reads past p + n.
 INLINE F load_part(const float* p, int n) {
     if (n >= 16) return load(p);
