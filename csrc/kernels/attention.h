@@ -17,14 +17,19 @@ namespace cutaway::CUTAWAY_ISA {
 
 constexpr float kMasked = -__builtin_inff();
 
-// Rows at a time: with two vectors each they fill the registers beside what they are multiplied by.
+// Rows at a time, and accumulators beside what they are multiplied by: as the registers allow. Widening takes some.
 #if defined(__AVX512F__)
 constexpr int kRegisterRows = 8;
+template <int T> constexpr int kAccumulators = T == kKVF32 ? 24 : 16;
 #elif defined(__AVX2__)
 constexpr int kRegisterRows = 4;
+template <int T> constexpr int kAccumulators = 4;
 #else
 constexpr int kRegisterRows = 1;
+template <int T> constexpr int kAccumulators = 1;
 #endif
+// Vectors (of blocks, of a head) at a time, for R rows.
+template <int T, int R> constexpr int kVectors = 4 * R <= kAccumulators<T> ? 4 : 2 * R <= kAccumulators<T> ? 2 : 1;
 
 // 2^x for x <= 0 (and NaN): x = n + r, |r| <= 1/2, a degree-5 polynomial in r, times 2^n. Within 1.4 ulp; below -126: 0.
 INLINE F exp2_negative(F x) {
@@ -64,6 +69,7 @@ template <int T, int R, int N> INLINE void dot_blocks(const uint8_t* const* keys
     for (int n = 0; n < N; n++)
         for (int r = 0; r < R; r++) s[n][r] = zero();
     int i = 0;
+#pragma GCC unroll 4
     for (size_t at = 0; i + D <= d; i += D, at += 64) {
         F k[N][D];
         for (int n = 0; n < N; n++) load_line<T>(keys[n] + at, k[n]);
@@ -87,6 +93,7 @@ struct Part {
     int row;           // the first of the rows
     int begin, end;    // blocks that any of the tile's rows sees
     int from, to;      // tokens, from the segment's start
+    int clear, dim;    // tokens clear .. dim - 1 are seen by all rows; none are taken to be where scores need more than that
     float* p;          // [rows][kSegment]
 };
 
@@ -113,6 +120,14 @@ template <int T, int R, int N> INLINE void score_blocks(const Part& part, int b,
     }
     F s[N][R];
     dot_blocks<T, R, N>(keys, ahead, part.rows.q + part.row, part.rows.count, blocks.head_dim, s);
+    if (part.clear <= 16 * b && 16 * (b + N) <= part.dim) {
+        for (int r = 0; r < R; r++)
+            for (int n = 0; n < N; n++) {
+                store(part.p + r * kSegment + (b + n) * 16, s[n][r]);
+                top[r] = max(s[n][r], top[r]);
+            }
+        return;
+    }
     for (int n = 0; n < N; n++)
         for (int r = 0; r < R; r++) {
             const F x = blocks.keys[b + n] ? finish_score(part, b + n, part.row + r, s[n][r]) : set(kMasked);
@@ -123,7 +138,7 @@ template <int T, int R, int N> INLINE void score_blocks(const Part& part, int b,
 
 // Scores of all blocks, and their maxima.
 template <int T, int R> static void score(const Part& part, float* m) {
-    constexpr int N = kRegisterRows == 1 ? 1 : R <= kRegisterRows / 2 ? 4 : kRegisterRows / 4;
+    constexpr int N = kVectors<T, R>;
     F top[R];
     for (int r = 0; r < R; r++) top[r] = set(kMasked);
     int b = part.begin;
@@ -168,11 +183,13 @@ template <int T, int R, int W> static void weigh_values(const Part& part, int i,
             for (int line = i * bytes, end = line + 16 * W * bytes; line < end; line += 64) prefetch(next->keys[b] + line);
         const int begin = part.from > 16 * b ? part.from : 16 * b, end = part.to < 16 * b + 16 ? part.to : 16 * b + 16;
         const uint8_t* values = part.blocks.values[b] + ((size_t)(begin - 16 * b) * d + i) * kKVBytes[T];
-        for (int t = begin; t < end; t++, values += d * kKVBytes[T]) {
+        const float* p = part.p + begin;
+#pragma GCC unroll 4
+        for (const float* stop = part.p + end; p < stop; p++, values += d * kKVBytes[T]) {
             F v[W];
             load_values<T, W>(values, v);
             for (int r = 0; r < R; r++) {
-                const F weight = set(part.p[r * kSegment + t]);
+                const F weight = set(p[r * kSegment]);
                 for (int w = 0; w < W; w++) acc[r][w] = fma(weight, v[w], acc[r][w]);
             }
         }
@@ -187,9 +204,10 @@ template <int T, int R, int W> static void weigh_values(const Part& part, int i,
 template <int T, int R> static void weigh(const Part& part, const AttendBlocks* next, float* o, int stride) {
     const int d = part.blocks.head_dim;
     int i = 0;
-    if constexpr (R <= kRegisterRows / 2)
+    if constexpr (kVectors<T, R> >= 4)
         for (; d - i > 48; i += 64) weigh_values<T, R, 4>(part, i, next, o, stride);
-    for (; d - i > 16; i += 32) weigh_values<T, R, 2>(part, i, next, o, stride);
+    if constexpr (kVectors<T, R> >= 2)
+        for (; d - i > 16; i += 32) weigh_values<T, R, 2>(part, i, next, o, stride);
     for (; i < d; i += 16) weigh_values<T, R, 1>(part, i, next, o, stride);
 }
 
@@ -218,15 +236,21 @@ template <int R> static void some_rows(int count, const Part& part, const Attend
 // A tile of rows over one segment. p: [kRowTile][kSegment] of scratch. Leaves m, l [rows], o [rows][stride]. next: whose
 // keys to ask for meanwhile, or null.
 static void segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
-    int first = rows.first[0], last = rows.position[0];
-    for (int r = 1; r < rows.count; r++) {
-        first = rows.first[r] < first ? rows.first[r] : first;
-        last = rows.position[r] > last ? rows.position[r] : last;
+    int first = rows.first[0], last = rows.position[0], clear = first, dim = last;
+    bool bare = at.softcap == 0.0f && !blocks.key_scales[(last < blocks.start + kSegment ? last - blocks.start : kSegment - 1) / 16];
+    for (int r = 0; r < rows.count; r++) {
+        first = rows.first[r] < first ? rows.first[r] : first, clear = rows.first[r] > clear ? rows.first[r] : clear;
+        last = rows.position[r] > last ? rows.position[r] : last, dim = rows.position[r] < dim ? rows.position[r] : dim;
+        bare = bare && rows.slope[r] == 0.0f;
     }
     const int from = first > blocks.start ? first - blocks.start : 0, to = last + 1 < blocks.start + kSegment ? last + 1 - blocks.start : kSegment;
-    for (int r = 0; r < rows.count; r += kRegisterRows)
-        some_rows<kRegisterRows>(rows.count - r < kRegisterRows ? rows.count - r : kRegisterRows, Part{blocks, at, rows, r, from / 16, (to + 15) / 16, from, to, p},
-                                 r + kRegisterRows < rows.count ? nullptr : next, m + r, l + r, o + r * stride, stride);
+    clear -= blocks.start, dim = bare ? dim + 1 - blocks.start : 0;
+    const int most = blocks.value_type == kKVF32 || rows.count > kRegisterRows ? kRowTile / 2 : kRegisterRows, step = most < kRegisterRows ? most : kRegisterRows;
+    for (int r = 0; r < rows.count; r += step) {
+        const int count = rows.count - r < step ? rows.count - r : step;
+        const Part part{blocks, at, rows, r, from / 16, (to + 15) / 16, from, to, clear, dim, p};
+        some_rows<kRegisterRows>(count, part, r + count < rows.count ? nullptr : next, m + r, l + r, o + r * stride, stride);
+    }
 }
 
 template <int T> static void widen_block(const uint8_t* keys, int count, float* out) {
@@ -261,12 +285,12 @@ static void widen(AttendBlocks& blocks, float* room) {
 
 // (M, L, O) <- merge of (M, L, O) and (m, l, o), row by row. M, L, m, l: [kRowTile].
 static void merge(int count, float* M, float* L, float* O, const float* m, const float* l, const float* o, int stride, int d) {
-    float below[2 * kRowTile] = {}, e[2 * kRowTile];
+    float below[32] = {}, e[32];
     for (int r = 0; r < count; r++) {
         const float top = m[r] > M[r] ? m[r] : M[r];
-        below[r] = M[r] - top, below[kRowTile + r] = m[r] - top;
+        below[r] = M[r] - top, below[16 + r] = m[r] - top;
     }
-    store(e, exp2_negative(load(below)));
+    store(e, exp2_negative(load(below))), store(e + 16, exp2_negative(load(below + 16)));
     for (int r = 0; r < count; r++, O += stride, o += stride) {
         if (m[r] == kMasked) continue;
         if (M[r] == kMasked) {
@@ -274,7 +298,7 @@ static void merge(int count, float* M, float* L, float* O, const float* m, const
             for (int i = 0; i < d; i += 16) store(O + i, load(o + i));
             continue;
         }
-        const float old = e[r], fresh = e[kRowTile + r];
+        const float old = e[r], fresh = e[16 + r];
         M[r] = m[r] > M[r] ? m[r] : M[r];
         L[r] = std::fma(l[r], fresh, L[r] * old);
         for (int i = 0; i < d; i += 16) store(O + i, fma(load(o + i), set(fresh), mul(load(O + i), set(old))));

@@ -6,7 +6,7 @@ namespace cutaway {
 
 constexpr int kSegment = 256;   // tokens of context that are summed before a merge
 constexpr int kBlocks = kSegment / 16;
-constexpr int kRowTile = 8;     // query rows that share a load of keys and values
+constexpr int kRowTile = 12;    // query rows that share a load of keys and values
 
 // One layer's pages. keys, values: see layout.h; scales are null for float types.
 struct KVView {

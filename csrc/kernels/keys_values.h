@@ -65,6 +65,35 @@ INLINE void encode(float x, float inverse, int type, void* to) {
     }
 }
 
+// bf16 of 16 floats as int32, none of them NaN.
+INLINE I bf16_of(F x) {
+    const I bits = as_int(x);
+    return ishr<16>(iadd(bits, iadd(iset(0x7fff), iand(ishr<16>(bits), iset(1)))));
+}
+
+// A head in bf16, as above but sixteen at a time: false, and nothing is written, where there is a NaN. keys: a token's
+// place in a block; values: [n].
+INLINE bool store_bf16(const float* k, const float* v, int n, uint8_t* keys, uint8_t* values) {
+    F poison = zero();
+    if (n % 16) return false;
+    for (int i = 0; i < n; i += 16) poison = fma(load(k + i), zero(), fma(load(v + i), zero(), poison));
+    if (!(sum(poison) == 0.0f)) return false;
+    for (int i = 0; i < n; i += 16) {
+        int32_t codes[16];
+        istore(codes, bf16_of(load(k + i)));
+        for (int j = 0; j < 16; j += 2) {
+            const uint32_t pair = (uint32_t)codes[j] | (uint32_t)codes[j + 1] << 16;
+            std::memcpy(keys + (size_t)(i + j) / 2 * 64, &pair, 4);
+        }
+        istore(codes, bf16_of(load(v + i)));
+        for (int j = 0; j < 16; j += 2) {
+            const uint32_t pair = (uint32_t)codes[j] | (uint32_t)codes[j + 1] << 16;
+            std::memcpy(values + (size_t)(i + j) * 2, &pair, 4);
+        }
+    }
+    return true;
+}
+
 // Writes one token's key and value of one head into slot `slot` of page `page`. The first slot of a page clears the rest
 // of it: what a page held before is never seen, not even multiplied by zero.
 static void store_kv(const KVView& kv, int page, int head, int slot, const float* k, const float* v) {
@@ -79,6 +108,7 @@ static void store_kv(const KVView& kv, int page, int head, int slot, const float
         if (kv.key_scales) std::memset(kv.key_scales + scale_at, 0, sizeof(float) * kv.page_size);
         if (kv.value_scales) std::memset(kv.value_scales + scale_at, 0, sizeof(float) * kv.page_size);
     }
+    if (kv.key_type == kKVBF16 && kv.value_type == kKVBF16 && store_bf16(k, v, d, keys + (size_t)block * 16 * d * kb + lane * 4, values + (size_t)slot * d * vb)) return;
     const HeadScale k_head(k, d, kv.key_type), v_head(v, d, kv.value_type);
     uint8_t* kp = keys + (size_t)block * 16 * d * kb;
     for (int i = 0; i < d; i++) {

@@ -49,7 +49,7 @@ struct RotateStore final : Op {
     }
 };
 
-constexpr int kMostRows = 128;     // query rows that share widened keys and values
+constexpr int kMostRows = 240;     // query rows that share widened keys and values
 constexpr int kWorthWidening = 4;  // tiles of rows
 
 // Query rows of one request and kv head: row = token * (heads per kv head) + head.
