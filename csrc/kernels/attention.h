@@ -62,9 +62,9 @@ template <int T> INLINE void load_line(const uint8_t* p, F* k) {
     }
 }
 
-// q . k for N blocks of 16 tokens and R rows, inputs in ascending order. q: [head_dim][stride]. Meanwhile the lines at
-// `ahead` are asked for.
-template <int T, int R, int N> INLINE void dot_blocks(const uint8_t* const* keys, const uint8_t* const* ahead, const float* q, int stride, int d, F (*s)[R]) {
+// q . k for N blocks of 16 tokens and R rows, inputs in ascending order. q: [R][d]. Meanwhile the lines at `ahead` are
+// asked for.
+template <int T, int R, int N> INLINE void dot_blocks(const uint8_t* const* keys, const uint8_t* const* ahead, const float* const q, int d, F (*s)[R]) {
     constexpr int D = kLineInputs<T>;
     for (int n = 0; n < N; n++)
         for (int r = 0; r < R; r++) s[n][r] = zero();
@@ -75,14 +75,14 @@ template <int T, int R, int N> INLINE void dot_blocks(const uint8_t* const* keys
         for (int n = 0; n < N; n++) load_line<T>(keys[n] + at, k[n]);
         if constexpr (T != kKVF32)
             for (int n = 0; n < N; n++) prefetch(ahead[n] + at);
-        for (int e = 0; e < D; e++, q += stride)
+        for (int e = 0; e < D; e++)
             for (int r = 0; r < R; r++)
-                for (int n = 0; n < N; n++) s[n][r] = fma(k[n][e], set(q[r]), s[n][r]);
+                for (int n = 0; n < N; n++) s[n][r] = fma(k[n][e], set(q[r * d + i + e]), s[n][r]);
     }
     if constexpr (D == 4)
-        for (; i < d; i++, q += stride)
+        for (; i < d; i++)
             for (int n = 0; n < N; n++)
-                for (int r = 0; r < R; r++) s[n][r] = fma(load_keys<T>(keys[n] + i * 16 * kKVBytes[T]), set(q[r]), s[n][r]);
+                for (int r = 0; r < R; r++) s[n][r] = fma(load_keys<T>(keys[n] + i * 16 * kKVBytes[T]), set(q[r * d + i]), s[n][r]);
 }
 
 // What one call of the kernel works on: some rows of a tile, in one segment.
@@ -93,7 +93,7 @@ struct Part {
     int row;           // the first of the rows
     int begin, end;    // blocks that any of the tile's rows sees
     int from, to;      // tokens, from the segment's start
-    int clear, dim;    // tokens clear .. dim - 1 are seen by all rows; none are taken to be where scores need more than that
+    int clear, dim;    // tokens clear .. dim - 1 are seen by all rows; none where scores need more than a product
     float* p;          // [rows][kSegment]
 };
 
@@ -119,7 +119,7 @@ template <int T, int R, int N> INLINE void score_blocks(const Part& part, int b,
         ahead[n] = blocks.values[b + n] ? blocks.values[b + n] : keys[n];
     }
     F s[N][R];
-    dot_blocks<T, R, N>(keys, ahead, part.rows.q + part.row, part.rows.count, blocks.head_dim, s);
+    dot_blocks<T, R, N>(keys, ahead, part.rows.q + (size_t)part.row * blocks.head_dim, blocks.head_dim, s);
     if (part.clear <= 16 * b && 16 * (b + N) <= part.dim) {
         for (int r = 0; r < R; r++)
             for (int n = 0; n < N; n++) {

@@ -24,7 +24,7 @@ struct AttendView {
 constexpr float kLog2E = 1.44269504f;
 
 // A tile of rows that read the same head of the same request. Row r sees the positions first[r] .. position[r].
-// q: [head_dim][count], times the scale; and, where there is no soft cap, times log2 e: scores are in units of ln 2.
+// q: [count][head_dim], times the scale; and, where there is no soft cap, times log2 e: scores are in units of ln 2.
 struct AttendRows {
     int count;
     const float* q;

@@ -100,21 +100,21 @@ struct Attend final : Op {
         return out;
     }
 
-    // An item's tiles, in this worker's scratch; queries are laid out for the kernel.
+    // An item's tiles, in this worker's scratch.
     void open(Program& p, Worker& worker, const Step& step, const Item& item, Tiles& tiles) const {
         const int per = a.heads / a.kv_heads, d = a.head_dim;
         const size_t rows = (size_t)(item.count + kRowTile - 1) / kRowTile * kRowTile, widened = 2 * kSegment * d + 64;
-        float* turned = worker.scratch<float>(rows * (d + pad()) + kRowTile * (pad() + kSegment) + widened);
-        tiles.O = turned + rows * d, tiles.o = tiles.O + rows * pad(), tiles.p = tiles.o + kRowTile * pad(), tiles.room = tiles.p + kRowTile * kSegment;
+        float* scaled = worker.scratch<float>(rows * (d + pad()) + kRowTile * (pad() + kSegment) + widened);
+        tiles.O = scaled + rows * d, tiles.o = tiles.O + rows * pad(), tiles.p = tiles.o + kRowTile * pad(), tiles.room = tiles.p + kRowTile * kSegment;
         tiles.count = 0;
         const float scale = a.softcap > 0.0f ? a.scale : a.scale * kLog2E;
-        for (int first = 0; first < item.count; first += kRowTile, turned += kRowTile * d) {
+        for (int first = 0; first < item.count; first += kRowTile, scaled += kRowTile * d) {
             AttendRows& r = tiles.rows[tiles.count++];
-            r.count = std::min(kRowTile, item.count - first), r.q = turned;
+            r.count = std::min(kRowTile, item.count - first), r.q = scaled;
             for (int i = 0; i < r.count; i++) {
                 const int row = item.first_row + first + i, t = item.begin + row / per, head = item.kv_head * per + row % per;
                 const float* x = p.at(q).row(t) + head * d;
-                for (int j = 0; j < d; j++) turned[j * r.count + i] = x[j] * scale;
+                for (int j = 0; j < d; j++) scaled[i * d + j] = x[j] * scale;
                 r.position[i] = step.position[t];
                 r.first[i] = a.window ? std::max(0, step.position[t] - a.window + 1) : 0;
                 r.slope[i] = a.slopes.empty() ? 0.0f : a.slopes[head];
