@@ -99,7 +99,7 @@ static void sigmoid_all(float* x, int n) {
 #define NAME(x) STRING(x)
 
 static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_pair, find_tile_float, normalize, quantize_any, rotate, gate_up,
-                                soft_cap,          softmax,   sigmoid_all,     store_kv,  segment,      merge,  finish};
+                                soft_cap,          softmax,   sigmoid_all,     store_kv,  widen,        segment, merge,  finish};
 
 }  // namespace CUTAWAY_ISA
 

@@ -5,7 +5,8 @@
 namespace cutaway {
 
 constexpr int kSegment = 256;   // tokens of context that are summed before a merge
-constexpr int kRowTile = 8;     // query rows that share a load of keys and values
+constexpr int kBlocks = kSegment / 16;
+constexpr int kRowTile = 12;    // query rows that share a load of keys and values
 
 // One layer's pages. keys, values: see layout.h; scales are null for float types.
 struct KVView {
@@ -17,16 +18,26 @@ struct KVView {
 };
 
 struct AttendView {
-    float scale, softcap;  // softcap 0: none
+    float softcap;  // 0: none
 };
 
+constexpr float kLog2E = 1.44269504f;
+
 // A tile of rows that read the same head of the same request. Row r sees the positions first[r] .. position[r].
+// q: [count][head_dim], times the scale; and, where there is no soft cap, times log2 e: scores are in units of ln 2.
 struct AttendRows {
-    int count, kv_head;
-    const int* table;
-    const float* q[kRowTile];
+    int count;
+    const float* q;
     int position[kRowTile], first[kRowTile];
     float slope[kRowTile];
+};
+
+// Where one segment's keys and values of one head lie, in blocks of 16 tokens (null: no page, or nothing to see there).
+// start: the segment's first token. Scales are null for float types.
+struct AttendBlocks {
+    int key_type, value_type, head_dim, start;
+    const uint8_t *keys[kBlocks], *values[kBlocks];
+    const float *key_scales[kBlocks], *value_scales[kBlocks];
 };
 
 // The groups from .. to - 1 of one panel, times one tile of tokens, on top of those before them in out [height][16].
@@ -59,8 +70,9 @@ struct Kernels {
     void (*softmax)(float* x, int n);
     void (*sigmoid)(float* x, int n);
     void (*store_kv)(const KVView& kv, int page, int head, int slot, const float* k, const float* v);
-    void (*segment)(const KVView& kv, const AttendView& at, const AttendRows& rows, int start, float* p, float* m, float* l, float* const* o);
-    void (*merge)(float* M, float* L, float* O, float m, float l, const float* o, int d);
+    void (*widen)(AttendBlocks& blocks, float* room);
+    void (*segment)(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride);
+    void (*merge)(int count, float* M, float* L, float* O, const float* m, const float* l, const float* o, int stride, int d);
     void (*finish)(const float* O, float L, float* out, int d);
 };
 

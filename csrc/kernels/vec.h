@@ -41,6 +41,7 @@ INLINE F abs(F a) { return {_mm512_abs_ps(a.v)}; }
 INLINE F where_less(F a, F b, F yes, F no) { return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)}; }
 INLINE I iset(int x) { return {_mm512_set1_epi32(x)}; }
 INLINE I iload(const int* p) { return {_mm512_loadu_si512(p)}; }
+INLINE void istore(int* p, I a) { _mm512_storeu_si512(p, a.v); }
 INLINE I iadd(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
 INLINE I iand(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
 template <int N> INLINE I ishl(I a) { return {_mm512_slli_epi32(a.v, N)}; }
@@ -94,6 +95,7 @@ INLINE F where_less(F x, F y, F yes, F no) {
 }
 INLINE I iset(int x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
 INLINE I iload(const int* p) { return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 8))}; }
+INLINE void istore(int* p, I x) { _mm256_storeu_si256((__m256i*)p, x.a), _mm256_storeu_si256((__m256i*)(p + 8), x.b); }
 INLINE I iadd(I x, I y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
 INLINE I iand(I x, I y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
 template <int N> INLINE I ishl(I x) { return {_mm256_slli_epi32(x.a, N), _mm256_slli_epi32(x.b, N)}; }
@@ -192,6 +194,7 @@ INLINE F abs(F a) { LANES(F, std::fabs(a.v[i])); }
 INLINE F where_less(F a, F b, F yes, F no) { LANES(F, a.v[i] < b.v[i] ? yes.v[i] : no.v[i]); }
 INLINE I iset(int x) { LANES(I, x); }
 INLINE I iload(const int* p) { LANES(I, p[i]); }
+INLINE void istore(int* p, I a) { for (int i = 0; i < 16; i++) p[i] = a.v[i]; }
 INLINE I iadd(I a, I b) { LANES(I, (int32_t)((uint32_t)a.v[i] + (uint32_t)b.v[i])); }
 INLINE I iand(I a, I b) { LANES(I, a.v[i] & b.v[i]); }
 template <int N> INLINE I ishl(I a) { LANES(I, (int32_t)((uint32_t)a.v[i] << N)); }
@@ -229,6 +232,21 @@ INLINE I dot_byte(I acc, B codes, int four) { return dot(acc, codes, four); }
 #endif
 
 INLINE F zero() { return set(0.0f); }
+
+INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+
+// a[0], b[0], a[1], b[1] ... to p[0 .. 31].
+INLINE void store_pairs(float* p, F a, F b) {
+#if defined(__AVX512F__)
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    store(p, {_mm512_permutex2var_ps(a.v, low, b.v)});
+    store(p + 16, {_mm512_permutex2var_ps(a.v, _mm512_add_epi32(low, _mm512_set1_epi32(8)), b.v)});
+#else
+    float x[16], y[16];
+    store(x, a), store(y, b);
+    for (int i = 0; i < 16; i++) p[2 * i] = x[i], p[2 * i + 1] = y[i];
+#endif
+}
 
 // The first n floats of p, zeros after them: never reads past p + n.
 INLINE F load_part(const float* p, int n) {

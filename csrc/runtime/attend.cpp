@@ -49,9 +49,36 @@ struct RotateStore final : Op {
     }
 };
 
-// A tile of query rows of one request and kv head.
+constexpr int kMostRows = 240;     // query rows that share widened keys and values
+constexpr int kWorthWidening = 4;  // tiles of rows
+
+// Query rows of one request and kv head: row = token * (heads per kv head) + head.
 struct Item {
     int begin, kv_head, first_row, count;  // begin: the request's first token in the step
+};
+
+struct Range {
+    int first, last;
+};
+
+// The tiles of an item: their rows, and what is known of them after the segments so far.
+struct Tiles {
+    int count = 0;
+    AttendRows rows[kMostRows / kRowTile];
+    float M[kMostRows], L[kMostRows];
+    float *O, *o, *p, *room;  // [rows][pad]; of one tile and segment: [kRowTile][pad], [kRowTile][kSegment]; widened keys and values
+
+    static Range visible(const AttendRows& r) {
+        return {*std::min_element(r.first, r.first + r.count), *std::max_element(r.position, r.position + r.count)};
+    }
+    Range visible() const {
+        Range all = visible(rows[0]);
+        for (int i = 1; i < count; i++) {
+            const Range one = visible(rows[i]);
+            all = {std::min(all.first, one.first), std::max(all.last, one.last)};
+        }
+        return all;
+    }
 };
 
 struct Attend final : Op {
@@ -59,32 +86,58 @@ struct Attend final : Op {
     std::shared_ptr<Pages> pages;
     Attention a;
 
-    std::vector<Item> items(const Step& step) const {
-        std::vector<Item> out;
-        const int per = a.heads / a.kv_heads;
+    size_t pad() const { return (size_t)(a.head_dim + 31) / 32 * 32; }
+
+    // The longest first, as far as that is known: a request's last rows see the most.
+    const std::vector<Item>& items(const Step& step, int threads) const {
+        static thread_local std::vector<Item> out;  // kept, so that no step allocates
+        out.clear();
+        const int per = a.heads / a.kv_heads, fair = step.tokens * a.heads / (8 * threads) / kRowTile * kRowTile;
+        const int most = std::clamp(fair, kRowTile, kMostRows);
         for (const auto& r : step.requests)
-            for (int head = 0; head < a.kv_heads; head++)
-                for (int row = 0; row < (r.end - r.begin) * per; row += kRowTile)
-                    out.push_back({r.begin, head, row, std::min(kRowTile, (r.end - r.begin) * per - row)});
+            for (int row = ((r.end - r.begin) * per - 1) / most * most; row >= 0; row -= most)
+                for (int head = 0; head < a.kv_heads; head++) out.push_back({r.begin, head, row, std::min(most, (r.end - r.begin) * per - row)});
         return out;
     }
 
-    // The rows of an item; the last one stands in for those that fill a tile of 1, 2, 4 or 8.
-    AttendRows rows(Program& p, const Step& step, const Item& item) const {
-        const int per = a.heads / a.kv_heads;
-        const Step::PageTable& table = step.tables[pages->group];
-        AttendRows r;
-        r.count = item.count >= 5 ? 8 : item.count >= 3 ? 4 : item.count;
-        r.kv_head = item.kv_head;
-        r.table = table.pages + (size_t)step.request[item.begin] * table.width;
-        for (int i = 0; i < r.count; i++) {
-            const int row = item.first_row + std::min(i, item.count - 1), t = item.begin + row / per, head = item.kv_head * per + row % per;
-            r.q[i] = p.at(q).row(t) + head * a.head_dim;
-            r.position[i] = step.position[t];
-            r.first[i] = a.window ? std::max(0, step.position[t] - a.window + 1) : 0;
-            r.slope[i] = a.slopes.empty() ? 0.0f : a.slopes[head];
+    // An item's tiles, in this worker's scratch.
+    void open(Program& p, Worker& worker, const Step& step, const Item& item, Tiles& tiles) const {
+        const int per = a.heads / a.kv_heads, d = a.head_dim;
+        const size_t rows = (size_t)(item.count + kRowTile - 1) / kRowTile * kRowTile, widened = 2 * kSegment * d + 64;
+        float* scaled = worker.scratch<float>(rows * (d + pad()) + kRowTile * (pad() + kSegment) + widened);
+        tiles.O = scaled + rows * d, tiles.o = tiles.O + rows * pad(), tiles.p = tiles.o + kRowTile * pad(), tiles.room = tiles.p + kRowTile * kSegment;
+        tiles.count = 0;
+        const float scale = a.softcap > 0.0f ? a.scale : a.scale * kLog2E;
+        for (int first = 0; first < item.count; first += kRowTile, scaled += kRowTile * d) {
+            AttendRows& r = tiles.rows[tiles.count++];
+            r.count = std::min(kRowTile, item.count - first), r.q = scaled;
+            for (int i = 0; i < r.count; i++) {
+                const int row = item.first_row + first + i, t = item.begin + row / per, head = item.kv_head * per + row % per;
+                const float* x = p.at(q).row(t) + head * d;
+                for (int j = 0; j < d; j++) scaled[i * d + j] = x[j] * scale;
+                r.position[i] = step.position[t];
+                r.first[i] = a.window ? std::max(0, step.position[t] - a.window + 1) : 0;
+                r.slope[i] = a.slopes.empty() ? 0.0f : a.slopes[head];
+                tiles.M[first + i] = -__builtin_inff(), tiles.L[first + i] = 0.0f;
+            }
         }
-        return r;
+    }
+
+    AttendBlocks locate(const Step& step, const Item& item, int segment, Range visible) const {
+        const Step::PageTable& table = step.tables[pages->group];
+        const int32_t* row = table.pages + (size_t)step.request[item.begin] * table.width;
+        const KVView& kv = pages->view;
+        AttendBlocks out{kv.key_type, kv.value_type, a.head_dim, segment * kSegment, {}, {}, {}, {}};
+        for (int b = 0; b < kBlocks; b++) {
+            const int token = out.start + 16 * b;
+            const int page = token > visible.last || token + 15 < visible.first ? -1 : row[token / kv.page_size];
+            if (page < 0) continue;
+            const size_t slot = ((size_t)page * kv.kv_heads + item.kv_head) * kv.page_size + token % kv.page_size;
+            out.keys[b] = kv.keys + slot * a.head_dim * kKVBytes[kv.key_type], out.values[b] = kv.values + slot * a.head_dim * kKVBytes[kv.value_type];
+            if (kv.key_scales) out.key_scales[b] = kv.key_scales + slot;
+            if (kv.value_scales) out.value_scales[b] = kv.value_scales + slot;
+        }
+        return out;
     }
 
     float* output(Program& p, const Item& item, int i) const {
@@ -92,63 +145,67 @@ struct Attend final : Op {
         return p.at(outputs[0]).row(item.begin + row / per) + (item.kv_head * per + row % per) * a.head_dim;
     }
 
-    struct Range {
-        int first, last;  // segments
-    };
-    static Range segments(const AttendRows& r) {
-        const int low = *std::min_element(r.first, r.first + r.count), high = *std::max_element(r.position, r.position + r.count);
-        return {low / kSegment, high / kSegment};
-    }
-
     void run(Program& p, Worker& worker, const Step& step) const override {
-        const std::vector<Item> list = items(step);
+        const int threads = p.team->threads();
+        const std::vector<Item>& list = items(step, threads);
         const int longest = *std::max_element(step.position, step.position + step.tokens) / kSegment + 1;
-        const size_t pad = (size_t)(a.head_dim + 31) / 32 * 32;
-        if ((int)list.size() < 2 * p.team->threads() && longest > 1 && p.team->threads() > 1) return run_split(p, worker, step, list, longest, pad);
-        const AttendView view{a.scale, a.softcap};
+        const bool even = step.requests.size() == 1 && list.size() % threads == 0;
+        if (!even && (int)list.size() < 2 * threads && longest > 1 && threads > 1) return run_split(p, worker, step, list, longest);
         worker.parallel((int64_t)list.size(), 1, [&](int64_t i) {
-            const AttendRows r = rows(p, step, list[i]);
-            float* scratch = worker.scratch<float>(kRowTile * (kSegment + 2 * pad));
-            float *o[kRowTile], *O[kRowTile], m[kRowTile], l[kRowTile], M[kRowTile], L[kRowTile];
-            for (int j = 0; j < kRowTile; j++) {
-                o[j] = scratch + kRowTile * kSegment + j * pad, O[j] = o[j] + kRowTile * pad;
-                M[j] = -__builtin_inff(), L[j] = 0.0f;
-            }
-            const Range s = segments(r);
-            for (int at = s.first; at <= s.last; at++) {
-                p.kernels->segment(pages->view, view, r, at * kSegment, scratch, m, l, o);
-                for (int j = 0; j < list[i].count; j++) p.kernels->merge(M + j, L + j, O[j], m[j], l[j], o[j], a.head_dim);
-            }
-            for (int j = 0; j < list[i].count; j++) p.kernels->finish(O[j], L[j], output(p, list[i], j), a.head_dim);
+            Tiles tiles;
+            open(p, worker, step, list[i], tiles);
+            run_item(p, step, list[i], tiles);
         });
     }
 
-    // Few rows and a long context: threads share the segments of a row, and the same merge follows.
-    void run_split(Program& p, Worker& worker, const Step& step, const std::vector<Item>& list, int longest, size_t pad) const {
-        const AttendView view{a.scale, a.softcap};
-        const size_t per_tile = kRowTile * (2 + pad);
+    void run_item(Program& p, const Step& step, const Item& item, Tiles& tiles) const {
+        const Range visible = tiles.visible();
+        const AttendView view{a.softcap};
+        const int last = visible.last / kSegment;
+        AttendBlocks blocks = locate(step, item, visible.first / kSegment, visible), next;
+        for (int at = visible.first / kSegment; at <= last; at++, blocks = next) {
+            const bool ahead = at < last;
+            if (ahead) next = locate(step, item, at + 1, visible);
+            if (tiles.count >= kWorthWidening) p.kernels->widen(blocks, tiles.room);
+            for (int i = 0; i < tiles.count; i++) {
+                const AttendRows& r = tiles.rows[i];
+                const Range seen = Tiles::visible(r);
+                if (at < seen.first / kSegment || at > seen.last / kSegment) continue;
+                float m[kRowTile], l[kRowTile];
+                p.kernels->segment(blocks, ahead && i + 1 == tiles.count ? &next : nullptr, view, r, tiles.p, m, l, tiles.o, (int)pad());
+                p.kernels->merge(r.count, tiles.M + i * kRowTile, tiles.L + i * kRowTile, tiles.O + i * kRowTile * pad(), m, l, tiles.o, (int)pad(), a.head_dim);
+            }
+        }
+        for (int j = 0; j < item.count; j++) p.kernels->finish(tiles.O + j * pad(), tiles.L[j], output(p, item, j), a.head_dim);
+    }
+
+    // Few rows and a long context: threads share the segments of a row, a few neighbours at a time, and the same merge
+    // follows. Items are single tiles here.
+    void run_split(Program& p, Worker& worker, const Step& step, const std::vector<Item>& list, int longest) const {
+        const size_t per_tile = kRowTile * (2 + pad());
         float* partial = p.partial(list.size() * longest * per_tile);
-        worker.parallel((int64_t)list.size() * longest, 1, [&](int64_t item) {
-            const AttendRows r = rows(p, step, list[item / longest]);
-            const int at = (int)(item % longest);
-            const Range s = segments(r);
-            if (at < s.first || at > s.last) return;
-            float *to = partial + item * per_tile, *o[kRowTile];
-            for (int j = 0; j < kRowTile; j++) o[j] = to + 2 * kRowTile + j * pad;
-            p.kernels->segment(pages->view, view, r, at * kSegment, worker.scratch<float>(kRowTile * kSegment), to, to + kRowTile, o);
+        const int64_t units = (int64_t)list.size() * longest, chunk = std::max<int64_t>(1, units / (8 * p.team->threads()));
+        worker.parallel(units, chunk, [&](int64_t unit) {
+            const Item& item = list[unit / longest];
+            const int at = (int)(unit % longest);
+            Tiles tiles;
+            open(p, worker, step, item, tiles);
+            const Range visible = tiles.visible();
+            if (at < visible.first / kSegment || at > visible.last / kSegment) return;
+            const bool ahead = (unit + 1) % chunk != 0 && at < visible.last / kSegment;
+            const AttendBlocks blocks = locate(step, item, at, visible), next = ahead ? locate(step, item, at + 1, visible) : AttendBlocks{};
+            float* to = partial + unit * per_tile;
+            p.kernels->segment(blocks, ahead ? &next : nullptr, AttendView{a.softcap}, tiles.rows[0], tiles.p, to, to + kRowTile, to + 2 * kRowTile, (int)pad());
         });
         worker.parallel((int64_t)list.size(), 1, [&](int64_t i) {
-            const AttendRows r = rows(p, step, list[i]);
-            const Range s = segments(r);
-            float* O = worker.scratch<float>(pad);
-            for (int j = 0; j < list[i].count; j++) {
-                float M = -__builtin_inff(), L = 0.0f;
-                for (int at = s.first; at <= s.last; at++) {
-                    const float* from = partial + (i * longest + at) * per_tile;
-                    p.kernels->merge(&M, &L, O, from[j], from[kRowTile + j], from + 2 * kRowTile + j * pad, a.head_dim);
-                }
-                p.kernels->finish(O, L, output(p, list[i], j), a.head_dim);
+            Tiles tiles;
+            open(p, worker, step, list[i], tiles);
+            const Range visible = tiles.visible();
+            for (int at = visible.first / kSegment; at <= visible.last / kSegment; at++) {
+                const float* from = partial + (i * longest + at) * per_tile;
+                p.kernels->merge(list[i].count, tiles.M, tiles.L, tiles.O, from, from + kRowTile, from + 2 * kRowTile, (int)pad(), a.head_dim);
             }
+            for (int j = 0; j < list[i].count; j++) p.kernels->finish(tiles.O + j * pad(), tiles.L[j], output(p, list[i], j), a.head_dim);
         });
     }
 };
