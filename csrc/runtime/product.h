@@ -91,7 +91,7 @@ inline void reserve(Program& p, int count, size_t width) {
 inline int panel_rows(const Weight& w, size_t panel) { return (int)std::min<size_t>(kPanelRows, w.rows - panel * kPanelRows); }
 
 constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one after the other
-constexpr int kStretch = 32;   // groups of it that stay in the first cache meanwhile
+constexpr int kStretch = 16;   // groups of it that stay in the first cache meanwhile
 using BlockOut = float[kBlock][kTallest * kPanelRows];
 
 // How many panels of a weight are one thread's item.
@@ -170,22 +170,33 @@ class Block {
 struct Tokens {
     int begin, end;
 };
-constexpr int kTokens = 128;
+constexpr int kTokens = 256;
 inline int64_t token_items(int count) { return std::max(1, count / kTokens); }
 inline Tokens tokens_of(int64_t item, int count) {
     const int n = (int)token_items(count), i = (int)(item % n);
     return {i * kTokens, i == n - 1 ? count : (i + 1) * kTokens};
 }
 
-// For every token and panel of a block: sink(token, panel, 16 outputs, how many of them are rows).
-template <class Sink> void product(const Kernels& k, const Block& block, const Activations& a, Tokens tokens, Sink&& sink) {
+// Asks for a block's part of a row of outputs: it comes while the block is multiplied.
+inline void ask(const Block& block, const float* row) {
+    for (size_t i = 0; i < block.size; i++) __builtin_prefetch(row + (block.first + i) * kPanelRows, 1, 3);
+}
+
+// For every token and panel of a block: sink(token, panel, 16 outputs, how many of them are rows). Before, for every
+// token of a tile of many: soon(token).
+template <class Sink, class Soon> void product(const Kernels& k, const Block& block, const Activations& a, Tokens tokens, Sink&& sink, Soon&& soon) {
     alignas(64) BlockOut out;
     for (int token = tokens.begin, height; token < tokens.end; token += height) {
         height = next_height(a.count - token, k.widest);
+        const int real = std::min(height, a.count - token);
+        for (int m = 0; height >= 8 && m < real; m++) soon(token + m);
         block.multiply(k, a, token, height, out);
-        for (int m = 0; m < height && token + m < a.count; m++)
+        for (int m = 0; m < real; m++)
             for (size_t i = 0; i < block.size; i++) sink(token + m, block.first + i, out[i] + kPanelRows * m, panel_rows(block.weight, block.first + i));
     }
+}
+template <class Sink> void product(const Kernels& k, const Block& block, const Activations& a, Tokens tokens, Sink&& sink) {
+    product(k, block, a, tokens, sink, [](int) {});
 }
 
 // n (at most 16) outputs of a panel to their row.
@@ -202,6 +213,7 @@ void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& u
     for (int token = tokens.begin, height; token < tokens.end; token += height) {
         height = next_height(a.count - token, k.widest);
         const int real = std::min(height, a.count - token);
+        for (int m = 0; height >= 8 && m < real; m++) ask(ups, to(token + m));
         ups.multiply(k, a, token, height, u);
         if (gate) gates.multiply(k, a, token, height, g);
         for (size_t i = 0; i < ups.size; i++) k.gate_up(activation, gate ? g[i] : nullptr, u[i], u[i], kPanelRows * real);

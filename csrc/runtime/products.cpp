@@ -57,8 +57,9 @@ struct Project final : Op {
             size_t i = 0;
             for (int64_t n; block >= (n = blocks_of(*weights[i], block_panels(*weights[i], threads))); i++) block -= n;
             const Buffer& out = p.at(outputs[i]);
-            product(*p.kernels, {*p.kernels, worker, *weights[i], block, block_panels(*weights[i], threads), a.count}, a, tokens_of(item, a.count),
-                    [&](int t, size_t panel, const float* y, int rows) { put_row(out.row(t) + panel * kPanelRows, y, rows); });
+            const Block part(*p.kernels, worker, *weights[i], block, block_panels(*weights[i], threads), a.count);
+            product(*p.kernels, part, a, tokens_of(item, a.count), [&](int t, size_t panel, const float* y, int rows) { put_row(out.row(t) + panel * kPanelRows, y, rows); },
+                    [&](int t) { ask(part, out.row(t)); });
         });
     }
 };
@@ -76,10 +77,18 @@ struct ProjectAdd final : Op {
         const int panels = block_panels(*weight, p.team->threads());
         worker.parallel(blocks_of(*weight, panels) * token_items(acts.count), 1, [&](int64_t item) {
             const Block block(*p.kernels, worker, *weight, item / token_items(acts.count), panels, acts.count);
-            product(*p.kernels, block, acts, tokens_of(item, acts.count), [&](int t, size_t panel, const float* y, int rows) {
+            const auto add = [&](int t, size_t panel, const float* y, int rows) {
                 float* to = out.row(t) + panel * kPanelRows;
                 const float* from = residual.row(t) + panel * kPanelRows;
-                for (int i = 0; i < rows; i++) to[i] = norm ? y[i] : from[i] + scale * y[i];
+                if (norm) put_row(to, y, rows);
+                else if (rows == kPanelRows)
+                    for (int i = 0; i < kPanelRows; i++) to[i] = from[i] + scale * y[i];
+                else
+                    for (int i = 0; i < rows; i++) to[i] = from[i] + scale * y[i];
+            };
+            product(*p.kernels, block, acts, tokens_of(item, acts.count), add, [&](int t) {
+                ask(block, out.row(t));
+                if (!norm) ask(block, residual.row(t));
             });
         });
         if (!norm) return;
