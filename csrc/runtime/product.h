@@ -125,11 +125,7 @@ class Block {
         const Layout& l = weight.layout;
         const int real = std::min(height, a.count - token), groups = (int)a.groups, stretch = a.count > k.widest ? kStretch : groups;
         if (l.is_float()) {
-            for (size_t i = 0; i < size; i++)
-                for (int m = 0, step; m < real; m += step) {
-                    step = real - m >= 8 ? 8 : 1;
-                    k.tile_float(l.codes, step)(weight.panel(first + i), (int)weight.inputs, a.floats + (size_t)(token + m) * a.stride, (int)a.stride, out[i] + kPanelRows * m);
-                }
+            multiply_floats(k, a, token, real, out);
         } else {
             const bool wide = wide_.multiply && height == k.widest;
             const Tile tile = wide ? nullptr : k.tile(l.codes, l.scales, height);
@@ -149,6 +145,21 @@ class Block {
 
   private:
     const uint8_t* scales(size_t i) const { return weight.panel(first + i) + weight.layout.planes(weight.inputs); }
+
+    void multiply_floats(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
+        const auto tiles = [&](size_t i, size_t n, int m, int height) {
+            k.tile_float(weight.layout.codes, height, (int)n)(weight.panel(first + i), (int)weight.inputs, a.floats + (size_t)(token + m) * a.stride,
+                                                              (int)a.stride, out[i] + kPanelRows * m);
+        };
+        for (size_t i = 0, n; i < size; i += n) {
+            n = std::min<size_t>(k.float_panels, size - i);
+            int m = 0;
+            for (; count - m >= 8; m += 8) tiles(i, n, m, 8);
+            for (int height = 4; height; height /= 2)
+                for (; count - m >= height; m += height)
+                    for (size_t j = 0; j < n; j++) tiles(i + j, 1, m, height);
+        }
+    }
 
     // For one tile of tokens: unpacked piece by piece, which stay in the first cache.
     void multiply_pieces(size_t i, int from, int to, const void* tile, float* out) const {
@@ -203,6 +214,15 @@ template <class Sink> void product(const Kernels& k, const Block& block, const A
 inline void put_row(float* to, const float* from, int n) {
     if (n == kPanelRows) std::memcpy(to, from, sizeof(float) * kPanelRows);
     else std::memcpy(to, from, sizeof(float) * (size_t)n);
+}
+
+// to = from + scale * x. By way of local memory, so that the compiler need not fear that the rows overlap.
+inline void put_sum(float* to, const float* from, float scale, const float* x, int n) {
+    float sum[kPanelRows] = {};
+    if (n == kPanelRows) std::memcpy(sum, from, sizeof(sum));
+    else std::memcpy(sum, from, sizeof(float) * (size_t)n);
+    for (int i = 0; i < kPanelRows; i++) sum[i] = sum[i] + scale * x[i];
+    put_row(to, sum, n);
 }
 
 // activation(gate @ x) * (up @ x), or activation(up @ x), for one block of rows: to(token) is where the token's row goes.

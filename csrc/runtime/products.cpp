@@ -78,13 +78,9 @@ struct ProjectAdd final : Op {
         worker.parallel(blocks_of(*weight, panels) * token_items(acts.count), 1, [&](int64_t item) {
             const Block block(*p.kernels, worker, *weight, item / token_items(acts.count), panels, acts.count);
             const auto add = [&](int t, size_t panel, const float* y, int rows) {
-                float* to = out.row(t) + panel * kPanelRows;
-                const float* from = residual.row(t) + panel * kPanelRows;
-                if (norm) put_row(to, y, rows);
-                else if (rows == kPanelRows)
-                    for (int i = 0; i < kPanelRows; i++) to[i] = from[i] + scale * y[i];
-                else
-                    for (int i = 0; i < rows; i++) to[i] = from[i] + scale * y[i];
+                const size_t at = panel * kPanelRows;
+                if (norm) put_row(out.row(t) + at, y, rows);
+                else put_sum(out.row(t) + at, residual.row(t) + at, scale, y, rows);
             };
             product(*p.kernels, block, acts, tokens_of(item, acts.count), add, [&](int t) {
                 ask(block, out.row(t));
