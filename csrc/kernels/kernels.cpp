@@ -64,20 +64,27 @@ static Wide find_wide(int codes, int scales) {
 #define WIDE kTall, nullptr, nullptr
 #endif
 
-template <int C> static TileFloat float_tile_of_height(int height) {
+// Panels that a float tile of 8 tokens takes at once: 16 accumulators, half of the registers.
+#if defined(__AVX512F__)
+constexpr int kTogetherFloat = 2;
+#else
+constexpr int kTogetherFloat = 1;
+#endif
+
+template <int C> static TileFloat float_tile_of(int height, int panels) {
     switch (height) {
-        case 1: return tile_float<C, 1>;
-        case 2: return tile_float<C, 2>;
-        case 4: return tile_float<C, 4>;
-        default: return tile_float<C, 8>;
+        case 1: return tile_float<C, 1, 1>;
+        case 2: return tile_float<C, 2, 1>;
+        case 4: return tile_float<C, 4, 1>;
+        default: return panels == 1 ? tile_float<C, 8, 1> : tile_float<C, 8, kTogetherFloat>;
     }
 }
 
-static TileFloat find_tile_float(int codes, int height) {
+static TileFloat find_tile_float(int codes, int height, int panels) {
     switch (codes) {
-        case kF32: return float_tile_of_height<kF32>(height);
-        case kF16: return float_tile_of_height<kF16>(height);
-        default: return float_tile_of_height<kBF16>(height);
+        case kF32: return float_tile_of<kF32>(height, panels);
+        case kF16: return float_tile_of<kF16>(height, panels);
+        default: return float_tile_of<kBF16>(height, panels);
     }
 }
 
@@ -98,7 +105,7 @@ static void sigmoid_all(float* x, int n) {
 #define STRING(x) #x
 #define NAME(x) STRING(x)
 
-static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_pair, find_tile_float, normalize, quantize_any, rotate, gate_up,
+static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_pair, kTogetherFloat, find_tile_float, normalize, quantize_any, rotate, gate_up,
                                 soft_cap,          softmax,   sigmoid_all,     store_kv,  widen,        segment, merge,  finish};
 
 }  // namespace CUTAWAY_ISA

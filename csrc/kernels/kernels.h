@@ -60,7 +60,8 @@ struct Kernels {
     Wide (*wide)(int codes, int scales);
     Tile (*tile)(int codes, int scales, int height);  // null where no type needs the pair
     TilePair (*tile_pair)(int codes, int scales, int height);  // height 1 or 2
-    TileFloat (*tile_float)(int codes, int height);
+    int float_panels;             // panels that a float tile of 8 tokens can take at once, each output kTallest * 16 floats on
+    TileFloat (*tile_float)(int codes, int height, int panels);
     void (*normalize)(const float* x, int width, bool layer, const float* weight, const float* bias, float eps, float* out);
     // Rows x[0 .. count - 1] to the places place .. of a tile of `height` tokens.
     void (*quantize)(const float* const* x, int count, int inputs, void* tile, int height, int place);

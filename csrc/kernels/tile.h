@@ -195,43 +195,55 @@ static void tile_pair(const uint8_t* panel, size_t stride, const uint8_t* scales
         for (int m = 0; m < M; m++) store(out + 16 * (kTallest * p + m), acc[p][m]);
 }
 
-// Float weights take float activations, [M][stride], and sum over inputs in ascending order.
-template <int C, int M>
-static void tile_float(const uint8_t* panel, int inputs, const float* x, int stride, float* out) {
-    F acc[M];
-    UNROLL_TOKENS
-    for (int m = 0; m < M; m++) acc[m] = zero();
+// The weights of the next input, or of the next two (bf16: even and odd), and where they end.
+template <int C> INLINE const uint8_t* float_weights(const uint8_t* p, F* w) {
+    __builtin_prefetch(p + kAhead, 0, 3);
     if constexpr (C == kBF16) {
-        const I high = iset((int)0xffff0000);
-        int k = 0;
-        for (; k + 1 < inputs; k += 2, panel += 64) {
-            __builtin_prefetch(panel + kAhead, 0, 3);
-            const I pair = iload((const int*)panel);
-            const F even = as_float(ishl<16>(pair)), odd = as_float(iand(pair, high));
+        const I pair = iload((const int*)p);
+        w[0] = as_float(ishl<16>(pair)), w[1] = as_float(iand(pair, iset((int)0xffff0000)));
+        return p + 64;
+    }
+    if constexpr (C == kF32) w[0] = load((const float*)p);
+    else w[0] = load_half((const uint16_t*)p);
+    return p + (C == kF32 ? 64 : 32);
+}
+
+// Float weights take float activations, [M][stride], and sum over inputs in ascending order. P panels share a load of the
+// activations: with one, the loads bind and not the sums. out: float [P][kTallest][16].
+template <int C, int M, int P>
+static void tile_float(const uint8_t* panel, int inputs, const float* x, int stride, float* out) {
+    constexpr int step = C == kBF16 ? 2 : 1;
+    const uint8_t* w[P];
+    const float* row[M];
+    F acc[P][M];
+    UNROLL_TOKENS
+    for (int m = 0; m < M; m++) row[m] = x + (size_t)m * stride;
+    UNROLL_TOKENS
+    for (int p = 0; p < P; p++) {
+        w[p] = panel + p * Layout{(Codes)C, kNone}.panel((size_t)inputs);
+        UNROLL_TOKENS
+        for (int m = 0; m < M; m++) acc[p][m] = zero();
+    }
+    for (size_t k = 0, n = (size_t)inputs; k < n; k += step) {
+        F f[P][2];
+        UNROLL_TOKENS
+        for (int p = 0; p < P; p++) w[p] = float_weights<C>(w[p], f[p]);
+        UNROLL_TOKENS
+        for (int i = 0; i < step; i++) {
+            if (k + i == n) break;
             UNROLL_TOKENS
             for (int m = 0; m < M; m++) {
-                acc[m] = fma(even, set(x[m * stride + k]), acc[m]);
-                acc[m] = fma(odd, set(x[m * stride + k + 1]), acc[m]);
+                const F a = set(row[m][k + i]);
+                UNROLL_TOKENS
+                for (int p = 0; p < P; p++) acc[p][m] = fma(f[p][i], a, acc[p][m]);
             }
-        }
-        if (k < inputs) {
-            const F even = as_float(ishl<16>(iload((const int*)panel)));
-            UNROLL_TOKENS
-    for (int m = 0; m < M; m++) acc[m] = fma(even, set(x[m * stride + k]), acc[m]);
-        }
-    } else {
-        constexpr int step = C == kF32 ? 64 : 32;
-        for (int k = 0; k < inputs; k++, panel += step) {
-            __builtin_prefetch(panel + kAhead, 0, 3);
-            F w;
-            if constexpr (C == kF32) w = load((const float*)panel);
-            else w = load_half((const uint16_t*)panel);
-            UNROLL_TOKENS
-    for (int m = 0; m < M; m++) acc[m] = fma(w, set(x[m * stride + k]), acc[m]);
         }
     }
     UNROLL_TOKENS
-    for (int m = 0; m < M; m++) store(out + 16 * m, acc[m]);
+    for (int p = 0; p < P; p++) {
+        UNROLL_TOKENS
+        for (int m = 0; m < M; m++) store(out + kTallest * 16 * p + 16 * m, acc[p][m]);
+    }
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ inline void reserve(Program& p, int count, size_t width) {
 inline int panel_rows(const Weight& w, size_t panel) { return (int)std::min<size_t>(kPanelRows, w.rows - panel * kPanelRows); }
 
 constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one after the other
-constexpr int kStretch = 32;   // groups of it that stay in the first cache meanwhile
+constexpr int kStretch = 16;   // groups of it that stay in the first cache meanwhile
 using BlockOut = float[kBlock][kTallest * kPanelRows];
 
 // How many panels of a weight are one thread's item.
@@ -138,11 +138,7 @@ class Block {
         const Layout& l = weight.layout;
         const int real = std::min(height, a.count - token), groups = (int)a.groups, stretch = a.count > k.widest ? kStretch : groups;
         if (l.is_float()) {
-            for (size_t i = 0; i < size; i++)
-                for (int m = 0, step; m < real; m += step) {
-                    step = real - m >= 8 ? 8 : 1;
-                    k.tile_float(l.codes, step)(weight.panel(panel(i)), (int)weight.inputs, a.floats + (size_t)(token + m) * a.stride, (int)a.stride, out[i] + kPanelRows * m);
-                }
+            multiply_floats(k, a, token, real, out);
         } else {
             const bool wide = wide_.multiply && height == k.widest;
             const Tile tile = wide ? nullptr : k.tile(l.codes, l.scales, height);
@@ -168,6 +164,21 @@ class Block {
     const uint8_t* codes(size_t i) const { return weight.panel(panel(i)); }
     const uint8_t* scales(size_t i) const { return codes(i) + weight.layout.planes(weight.inputs); }
 
+    void multiply_floats(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
+        const auto tiles = [&](size_t i, size_t n, int m, int height) {
+            k.tile_float(weight.layout.codes, height, (int)n)(weight.panel(panel(i)), (int)weight.inputs, a.floats + (size_t)(token + m) * a.stride,
+                                                              (int)a.stride, out[i] + kPanelRows * m);
+        };
+        for (size_t i = 0, n; i < size; i += n) {
+            n = std::min<size_t>(k.float_panels, size - i);
+            int m = 0;
+            for (; count - m >= 8; m += 8) tiles(i, n, m, 8);
+            for (int height = 4; height; height /= 2)
+                for (; count - m >= height; m += height)
+                    for (size_t j = 0; j < n; j++) tiles(i + j, 1, m, height);
+        }
+    }
+
     // For one tile of tokens: unpacked piece by piece, which stay in the first cache.
     void multiply_pieces(size_t i, int from, int to, const void* tile, float* out) const {
         for (int g = from; g < to; g += kPiece) {
@@ -189,28 +200,48 @@ class Block {
 struct Tokens {
     int begin, end;
 };
-constexpr int kTokens = 128;
+constexpr int kTokens = 256;
 inline int64_t token_items(int count) { return std::max(1, count / kTokens); }
 inline Tokens tokens_of(int64_t item, int count) {
     const int n = (int)token_items(count), i = (int)(item % n);
     return {i * kTokens, i == n - 1 ? count : (i + 1) * kTokens};
 }
 
-// For every token and panel of a block: sink(token, panel, 16 outputs, how many of them are rows).
-template <class Sink> void product(const Kernels& k, const Block& block, const Activations& a, Tokens tokens, Sink&& sink) {
+// Asks for a block's part of a row of outputs: it comes while the block is multiplied.
+inline void ask(const Block& block, const float* row) {
+    for (size_t i = 0; i < block.size; i++) __builtin_prefetch(row + (block.panel(i)) * kPanelRows, 1, 3);
+}
+
+// For every token and panel of a block: sink(token, panel, 16 outputs, how many of them are rows). Before, for every
+// token of a tile of many: soon(token).
+template <class Sink, class Soon> void product(const Kernels& k, const Block& block, const Activations& a, Tokens tokens, Sink&& sink, Soon&& soon) {
     alignas(64) BlockOut out;
     for (int token = tokens.begin, height; token < tokens.end; token += height) {
         height = next_height(a.count - token, k.widest);
+        const int real = std::min(height, a.count - token);
+        for (int m = 0; height >= 8 && m < real; m++) soon(token + m);
         block.multiply(k, a, token, height, out);
-        for (int m = 0; m < height && token + m < a.count; m++)
+        for (int m = 0; m < real; m++)
             for (size_t i = 0; i < block.size; i++) sink(token + m, block.panel(i), out[i] + kPanelRows * m, panel_rows(block.weight, block.panel(i)));
     }
+}
+template <class Sink> void product(const Kernels& k, const Block& block, const Activations& a, Tokens tokens, Sink&& sink) {
+    product(k, block, a, tokens, sink, [](int) {});
 }
 
 // n (at most 16) outputs of a panel to their row.
 inline void put_row(float* to, const float* from, int n) {
     if (n == kPanelRows) std::memcpy(to, from, sizeof(float) * kPanelRows);
     else std::memcpy(to, from, sizeof(float) * (size_t)n);
+}
+
+// to = from + scale * x. By way of local memory, so that the compiler need not fear that the rows overlap.
+inline void put_sum(float* to, const float* from, float scale, const float* x, int n) {
+    float sum[kPanelRows] = {};
+    if (n == kPanelRows) std::memcpy(sum, from, sizeof(sum));
+    else std::memcpy(sum, from, sizeof(float) * (size_t)n);
+    for (int i = 0; i < kPanelRows; i++) sum[i] = sum[i] + scale * x[i];
+    put_row(to, sum, n);
 }
 
 // activation(gate @ x) * (up @ x), or activation(up @ x), for one block of rows: to(token) is where the token's row goes.
@@ -221,6 +252,7 @@ void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& u
     for (int token = tokens.begin, height; token < tokens.end; token += height) {
         height = next_height(a.count - token, k.widest);
         const int real = std::min(height, a.count - token);
+        for (int m = 0; height >= 8 && m < real; m++) ask(ups, to(token + m));
         ups.multiply(k, a, token, height, u);
         if (gate) gates.multiply(k, a, token, height, g);
         for (size_t i = 0; i < ups.size; i++) k.gate_up(activation, gate ? g[i] : nullptr, u[i], u[i], kPanelRows * real);

@@ -57,8 +57,9 @@ struct Project final : Op {
             size_t i = 0;
             for (int64_t n; block >= (n = blocks_of(*weights[i], block_panels(*weights[i], threads), a.count)); i++) block -= n;
             const Buffer& out = p.at(outputs[i]);
-            product(*p.kernels, {*p.kernels, worker, *weights[i], block, block_panels(*weights[i], threads), a.count}, a, tokens_of(item, a.count),
-                    [&](int t, size_t panel, const float* y, int rows) { put_row(out.row(t) + panel * kPanelRows, y, rows); });
+            const Block part(*p.kernels, worker, *weights[i], block, block_panels(*weights[i], threads), a.count);
+            product(*p.kernels, part, a, tokens_of(item, a.count), [&](int t, size_t panel, const float* y, int rows) { put_row(out.row(t) + panel * kPanelRows, y, rows); },
+                    [&](int t) { ask(part, out.row(t)); });
         });
     }
 };
@@ -76,10 +77,14 @@ struct ProjectAdd final : Op {
         const int panels = block_panels(*weight, p.team->threads());
         worker.parallel(blocks_of(*weight, panels, acts.count) * token_items(acts.count), 1, [&](int64_t item) {
             const Block block(*p.kernels, worker, *weight, item / token_items(acts.count), panels, acts.count);
-            product(*p.kernels, block, acts, tokens_of(item, acts.count), [&](int t, size_t panel, const float* y, int rows) {
-                float* to = out.row(t) + panel * kPanelRows;
-                const float* from = residual.row(t) + panel * kPanelRows;
-                for (int i = 0; i < rows; i++) to[i] = norm ? y[i] : from[i] + scale * y[i];
+            const auto add = [&](int t, size_t panel, const float* y, int rows) {
+                const size_t at = panel * kPanelRows;
+                if (norm) put_row(out.row(t) + at, y, rows);
+                else put_sum(out.row(t) + at, residual.row(t) + at, scale, y, rows);
+            };
+            product(*p.kernels, block, acts, tokens_of(item, acts.count), add, [&](int t) {
+                ask(block, out.row(t));
+                if (!norm) ask(block, residual.row(t));
             });
         });
         if (!norm) return;
