@@ -101,14 +101,19 @@ template <int C, int S> INLINE I start(const int32_t* minus) {
     else return ishl<log2_of(offset)>(iset(*minus));
 }
 
-// Tokens whose dots are computed side by side: a dot is a chain of eight, and a core looks ahead no further than one or two.
+// Tokens whose dots are computed side by side: a dot is a chain of eight, and a core looks ahead no further than one or
+// two. Sixteen registers hold no more than one.
+#if defined(__AVX512F__)
 template <int M> constexpr int kTogether = M < 4 ? 1 : 4;
+#else
+template <int M> constexpr int kTogether = 1;
+#endif
 
 template <int C, int S, int M> INLINE void add_group(const B* q, const GroupScales<S>& w, const ActGroup<M>* a, int m, F* acc) {
     constexpr int n = kTogether<M>;
     I d[n];
     for (int i = 0; i < n; i++) d[i] = start<C, S>(&a->minus[m + i]);
-    if constexpr (n == 1) {  // two chains, for the latency of a single token's dots
+    if constexpr (M <= 2) {  // two chains, for the latency of a single token's dots
         const int8_t* x = a->codes[m];
         I e = iset(0);
         for (int j = 0; j < 4; j++) {

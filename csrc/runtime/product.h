@@ -91,7 +91,7 @@ inline void reserve(Program& p, int count, size_t width) {
 inline int panel_rows(const Weight& w, size_t panel) { return (int)std::min<size_t>(kPanelRows, w.rows - panel * kPanelRows); }
 
 constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one after the other
-constexpr int kStretch = 16;   // groups of it that stay in the first cache meanwhile
+constexpr int kStretch = 32, kWideStretch = 16;  // groups of it that stay in the first cache meanwhile, beside a panel's
 using BlockOut = float[kBlock][kTallest * kPanelRows];
 
 // How many panels of a weight are one thread's item.
@@ -136,13 +136,14 @@ class Block {
     // Times the tokens token .. token + height - 1, and the bias: out[i] is [height][16] of the i-th panel.
     void multiply(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
         const Layout& l = weight.layout;
-        const int real = std::min(height, a.count - token), groups = (int)a.groups, stretch = a.count > k.widest ? kStretch : groups;
+        const int real = std::min(height, a.count - token), groups = (int)a.groups;
         if (l.is_float()) {
             multiply_floats(k, a, token, real, out);
         } else {
             const bool wide = wide_.multiply && height == k.widest;
             const Tile tile = wide ? nullptr : k.tile(l.codes, l.scales, height);
             const TilePair pair = half_ ? k.tile_pair(l.codes, l.scales, height) : nullptr;
+            const int stretch = a.count <= k.widest ? groups : wide ? kWideStretch : kStretch;
             for (int from = 0; from < groups; from += stretch)
                 for (size_t i = 0; i < size; i++) {
                     const int to = std::min(groups, from + stretch);
