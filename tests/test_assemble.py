@@ -323,8 +323,8 @@ next(stream)
 
 
 @pytest.mark.models
-def test_smollm2_answers_a_question(smollm2_path: Path) -> None:
+def test_smollm2_knows_a_capital(smollm2_path: Path) -> None:
+    """A token that is 2.6 nats ahead of the next: roundings do not decide it."""
     with Engine.load(smollm2_path, context=256) as engine:
-        question = [{"role": "user", "content": "What is the capital of France?"}]
-        (result,) = engine.generate(question, SamplingParams(temperature=0.0, max_tokens=12))
-    assert "Paris" in result.text
+        (result,) = engine.generate("The capital of France is", SamplingParams(temperature=0.0, max_tokens=4))
+    assert result.text.startswith(" Paris")

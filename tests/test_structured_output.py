@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,18 +72,30 @@ def test_company_and_preemption_change_nothing(engine: Engine) -> None:
 
 
 def test_streamed_tool_calls_equal_the_whole(engine: Engine) -> None:
+    """Whatever the model writes within the grammar: one call or several, whole or cut short by the limit."""
     made = tool_constraint("smollm", [TOOL], engine.tokenizer, choice="required")
-    params = SamplingParams(grammar=made.grammar, visible_tokens=made.visible_tokens, seed=3, max_tokens=100)
-    parser, events, text = ToolParser("smollm", names=["weather"], new_id=lambda: "id"), [], ""
-    for delta in engine.stream(CHAT, params):
-        events += parser.push(delta.text)
-        text += delta.text
-    events += parser.finish()
-    told = gathered(events)
-    assert told == parse_tools(text, "smollm", names=["weather"], new_id=lambda: "id")
-    assert told.content == ""
-    assert told.calls
-    assert all(json.loads(call.arguments)["city"] in ("Paris", "Rome") for call in told.calls)
+    whole = 0
+    for seed in range(3, 9):
+        params = SamplingParams(grammar=made.grammar, visible_tokens=made.visible_tokens, seed=seed, max_tokens=100)
+        parser, events, text = ToolParser("smollm", names=["weather"], new_id=numbered()), [], ""
+        for delta in engine.stream(CHAT, params):
+            events += parser.push(delta.text)
+            text += delta.text
+        events += parser.finish()
+        told = gathered(events)
+        assert told == parse_tools(text, "smollm", names=["weather"], new_id=numbered())
+        if text.endswith("</tool_call>"):
+            whole += 1
+            assert told.content == ""
+            assert told.calls
+            assert all(json.loads(call.arguments)["city"] in ("Paris", "Rome") for call in told.calls)
+    assert whole
+
+
+def numbered() -> Callable[[], str]:
+    """New ids for calls, the same in every run."""
+    numbers = itertools.count()
+    return lambda: f"id{next(numbers)}"
 
 
 def test_a_reasoning_budget_and_then_a_choice(engine: Engine) -> None:

@@ -127,7 +127,7 @@ def test_speculation_gives_the_same_answer_and_is_counted(
 ) -> None:
     """By the server's default or the request's own word. Drafts are made to pay here, whatever else runs."""
     fields: dict[str, Any] = {
-        "prompt": "one two three four five six\n" * 6, "max_tokens": 24, "temperature": 0, "logprobs": 2,
+        "prompt": "one two three four five six\n" * 6 + "one two", "max_tokens": 24, "temperature": 0, "logprobs": 2,
         "timings": True,
     }  # fmt: skip
     plain = smol.ok(COMPLETIONS, **fields)
