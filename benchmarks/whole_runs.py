@@ -21,21 +21,26 @@ from cutaway.sampling import Sampler
 
 CONTEXT = 2048
 VOCAB = 151936
+# Not getrusage's figure, which a process takes over from the one that starts it.
+PEAK = """
+def peak():
+    return int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) * 1024
+"""
 OURS = """
-import json, resource, sys
+import json, sys
 from cutaway import Engine, SamplingParams
 path, threads = sys.argv[1], int(sys.argv[2])
 with Engine.load(path, context={context}, threads=threads, contexts=1) as engine:
     engine.generate("The capital of France is", SamplingParams(max_tokens=1, temperature=0.0))
-    print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, engine.memory.total]))
+    print(json.dumps([peak(), engine.memory.total]))
 """
 LLAMA = """
-import json, resource, sys
+import json, sys
 import llama_cpp
 path, threads = sys.argv[1], int(sys.argv[2])
 model = llama_cpp.Llama(path, n_ctx={context}, n_threads=threads, n_threads_batch=threads, verbose=False)
 model("The capital of France is", max_tokens=1, temperature=0.0)
-print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, 0]))
+print(json.dumps([peak(), 0]))
 """
 
 
@@ -89,7 +94,7 @@ def _row(
 def _start(python: str, script: str, path: Path, threads: int) -> tuple[float, int, int]:
     """Seconds from the process's start to its end after one token, its peak of resident bytes, the planned bytes."""
     begin = time.perf_counter()
-    command = [python, "-c", script.format(context=CONTEXT), str(path), str(threads)]
+    command = [python, "-c", PEAK + script.format(context=CONTEXT), str(path), str(threads)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - begin
     resident, planned = json.loads(done.stdout.strip().splitlines()[-1])
