@@ -102,10 +102,14 @@ inline int block_panels(const Weight& w, int threads) {
 
 // One or two tokens wait for memory alone, and memory gives more to a thread that reads in two places: their blocks are
 // pairs, a panel of the weight's first half and one of its second.
-inline size_t half_of(const Weight& w, int count) { return count <= 2 && !w.layout.is_float() ? (w.panels() + 1) / 2 : 0; }
+struct Cut {
+    size_t half, units, each;  // half: panels between the two of a pair, 0: no pairs; units: panels or pairs, `each` of them a block
+    Cut(const Weight& w, int panels, int count)
+        : half(count <= 2 && !w.layout.is_float() ? (w.panels() + 1) / 2 : 0), units(half ? half : w.panels()), each(half ? std::max(1, panels / 2) : panels) {}
+};
 inline int64_t blocks_of(const Weight& w, int panels, int count) {
-    const size_t half = half_of(w, count), each = half ? std::max(1, panels / 2) : panels;
-    return (int64_t)(((half ? half : w.panels()) + each - 1) / each);
+    const Cut cut(w, panels, count);
+    return (int64_t)((cut.units + cut.each - 1) / cut.each);
 }
 
 // Some panels of a weight, ready to be multiplied: unpacked once where tiles are wide.
@@ -116,9 +120,9 @@ class Block {
 
     // `which`: blocks that are in use at once have buffers of their own.
     Block(const Kernels& k, Worker& worker, const Weight& w, int64_t block, int panels, int count, int which = 0)
-        : weight(w), half_(half_of(w, count)) {
-        const size_t each = half_ ? std::max(1, panels / 2) : panels;
-        first_ = (size_t)block * each, size = std::min(each, (half_ ? half_ : w.panels()) - first_);
+        : weight(w) {
+        const Cut cut(w, panels, count);
+        half_ = cut.half, first_ = (size_t)block * cut.each, size = std::min(cut.each, cut.units - first_);
         if (half_) size = 2 * size - (first_ + size + half_ > w.panels());  // the last panel of an odd number is alone
         if (k.wide && count >= k.widest && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
         if (!wide_.multiply) return;
@@ -210,7 +214,7 @@ inline Tokens tokens_of(int64_t item, int count) {
 
 // Asks for a block's part of a row of outputs: it comes while the block is multiplied.
 inline void ask(const Block& block, const float* row) {
-    for (size_t i = 0; i < block.size; i++) __builtin_prefetch(row + (block.panel(i)) * kPanelRows, 1, 3);
+    for (size_t i = 0; i < block.size; i++) __builtin_prefetch(row + block.panel(i) * kPanelRows, 1, 3);
 }
 
 // For every token and panel of a block: sink(token, panel, 16 outputs, how many of them are rows). Before, for every

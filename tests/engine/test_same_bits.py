@@ -10,26 +10,15 @@ import numpy as np
 import pytest
 
 from cutaway.engine import EngineCore, Finished, Limits
-from cutaway.native import _native
 from cutaway.ops.native import NativeOps
 from cutaway.ops.protocol import F32
 from cutaway.sampling import SamplingParams
 from engine.driving import Worth
 from engine.fake_model import LetterTokenizer
 from oracle import Oracle
-from tiny import TinyModel
+from tiny import SETS, TinyModel
 
 VOCAB, CONTEXT = 133, 256
-
-
-def runs(name: str) -> bool:
-    try:
-        return bool(_native.instruction_set(name) == name)
-    except ValueError:
-        return False
-
-
-SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512", "amx") if runs(name)]
 
 
 class NumberTokenizer(LetterTokenizer):

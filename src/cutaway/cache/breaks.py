@@ -96,14 +96,20 @@ def find_break(
     return PrefixBreak(found + best, rest[best], "prompt_changed", tuple(sorted(expected)[:EXPECTED]))
 
 
+def shared_length(a: Sequence[int], b: Sequence[int], known: int = 0) -> int:
+    """How many tokens the two have in common from their beginning; the first `known` are."""
+    most = min(len(a), len(b))
+    while known < most and a[known] == b[known]:
+        known += 1
+    return known
+
+
 def _closest(rest: Tokens, known: Iterable[Tokens], best: int, expected: set[int]) -> tuple[int, set[int]]:
     """How many tokens of `rest` are known, and which ids followed them where it went on otherwise."""
     for continuation in islice(known, COMPARED):
         if continuation[:best] != rest[:best]:
             continue
-        common, most = best, min(len(continuation), len(rest))
-        while common < most and continuation[common] == rest[common]:
-            common += 1
+        common = shared_length(continuation, rest, best)
         if common > best:
             best, expected = common, set()
         if common < len(continuation):

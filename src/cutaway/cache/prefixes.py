@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 from weakref import WeakValueDictionary
 
-from cutaway.cache.breaks import Evicted, PrefixBreak, find_break
+from cutaway.cache.breaks import Evicted, PrefixBreak, find_break, shared_length
 
 
 class Node:
@@ -73,8 +73,7 @@ class PrefixTree:
         """The whole tail after `parent` that begins most like `tokens`, and how many tokens they have in common."""
         best, most = None, 0
         for node in parent.tails.values():
-            common = next((i for i, (a, b) in enumerate(zip(node.tokens, tokens, strict=False)) if a != b), None)
-            common = min(len(node.tokens), len(tokens)) if common is None else common
+            common = shared_length(node.tokens, tokens)
             if common > most and -1 not in node.pages:
                 best, most = node, common
         return best, most

@@ -13,13 +13,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+import cutaway
 from cutaway.config import Config
 from cutaway.errors import ConfigError
 from cutaway.server import chat, completions, info, messages, responses, tokens
 from cutaway.server.admission import Admission
 from cutaway.server.answering import resumable
 from cutaway.server.gate import Gate, error_reply
-from cutaway.server.identity import version
 from cutaway.server.keys import read_keys
 from cutaway.server.logs import Log
 from cutaway.server.metrics import Metrics
@@ -59,7 +59,7 @@ def create_app(
     Raises ConfigError, ModelNotFoundError.
     """
     service = make_service(config, log_stream)
-    app = FastAPI(title="cutaway", version=version(), lifespan=_lifespan(service, failed))
+    app = FastAPI(title="cutaway", version=cutaway.__version__, lifespan=_lifespan(service, failed))
     app.state.service = service
     for method, path, endpoint in ROUTES:
         app.add_route(path, resumable(endpoint) if path in STREAMS else endpoint, methods=[method])

@@ -6,23 +6,15 @@ import contextlib
 import hashlib
 import json
 import os
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import cutaway
 from cutaway.errors import HashMismatchError
 from cutaway.formats import open_model
 from cutaway.native import _native
 from cutaway.registry import Manifest, home
 from cutaway.registry.store import hash_file, model_path, write_whole
-
-
-def version() -> str:
-    """Of this program."""
-    try:
-        return metadata.version("cutaway")
-    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
-        return "0+source"
 
 
 def model_hash(path: Path, manifest: Manifest | None, *, always: bool) -> tuple[str, bool]:
@@ -95,4 +87,4 @@ def fingerprint(sha256: str, instruction_set: str, **settings: Any) -> str:
     """Readable: `cutaway-0.1.0.8e2071a54b51.avx512.kv_k-bf16.kv_v-bf16`. Equal fingerprints: the same request and seed
     give the same bits. settings: those that change bits, None left out."""
     said = [f"{name}-{value}" for name, value in sorted(settings.items()) if value is not None]
-    return ".".join([f"cutaway-{version()}", sha256[:12], instruction_set, *said])
+    return ".".join([f"cutaway-{cutaway.__version__}", sha256[:12], instruction_set, *said])

@@ -8,8 +8,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
+import cutaway
 from cutaway.server.answering import JsonReply
-from cutaway.server.identity import instruction_set, version
+from cutaway.server.identity import instruction_set
 from cutaway.server.names import check_pin
 from cutaway.server.served import Served
 from cutaway.server.service import request_id, service_of
@@ -26,7 +27,7 @@ async def health(request: Request) -> Response:
 
 async def show_version(request: Request) -> Response:
     """Of the program, and the instruction set that its kernels use here."""
-    return JsonReply({"version": version(), "instruction_set": instruction_set("native")})
+    return JsonReply({"version": cutaway.__version__, "instruction_set": instruction_set("native")})
 
 
 async def metrics(request: Request) -> Response:
