@@ -86,7 +86,8 @@ def test_sigterm_lets_running_requests_end(smollm2_path: Path) -> None:
         wait_ready(client)
         assert client.get("/v1/models").json()["data"][0]["id"] == "small"
         texts: list[str] = []
-        fields = {"prompt": "x", "max_tokens": 20, "ignore_eos": True, "stream": True}
+        # Long enough that the server looks at the signal meanwhile: it does ten times a second.
+        fields = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "stream": True}
         with client.stream("POST", COMPLETIONS, json=fields) as reply:
             for line in reply.iter_lines():
                 texts.append(line)
