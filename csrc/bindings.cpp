@@ -134,8 +134,9 @@ void bind(nb::module_& m) {
     nb::class_<Table>(m, "Table");
     m.def("table", &make_table, nb::keep_alive<0, 2>(), nb::arg("type"), nb::arg("raw").noconvert(), nb::arg("rows"), nb::arg("inputs"));
     m.def("table_of", [](WeightPtr w) { return std::make_shared<Table>(Table{nullptr, nullptr, w->rows, w->inputs, w}); }, nb::arg("weight"));
-    nb::class_<Pages>(m, "Pages").def(nb::init<int, int, int, int, int, int, int>(), nb::arg("group"), nb::arg("pages"), nb::arg("kv_heads"),
-                                      nb::arg("head_dim"), nb::arg("page_size"), nb::arg("key_type"), nb::arg("value_type"));
+    nb::class_<PagePool>(m, "PagePool").def(nb::init<int, int, int, int, int, int, int, int>(), nb::arg("group"), nb::arg("pages"), nb::arg("layers"),
+                                            nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("page_size"), nb::arg("key_type"), nb::arg("value_type"));
+    nb::class_<Pages>(m, "Pages").def(nb::init<std::shared_ptr<PagePool>, int>(), nb::arg("pool"), nb::arg("layer"));
     nb::class_<Norm>(m, "Norm").def("__init__", [](Norm* n, bool layer, float eps, Array<float> weight, std::optional<Array<float>> bias) {
         new (n) Norm{layer, eps, floats(weight), floats(bias)};
     }, nb::arg("layer"), nb::arg("eps"), nb::arg("weight").noconvert(), nb::arg("bias") = nb::none());
@@ -161,6 +162,7 @@ void bind(nb::module_& m) {
         .def("name", [](Program& p, size_t i) { return std::string(p.ops.at(i)->name); })
         .def("outputs", [](Program& p, size_t i) { return p.ops.at(i)->outputs; })
         .def("width", [](Program& p, int buffer) { return p.at(buffer).width; })
+        .def_rw("stepwise", &Program::stepwise)
         .def("release", &Program::release)
         .def_prop_ro("scratch_bytes", &Program::scratch_bytes)
         .def("view", &view, nb::arg("buffer"), nb::arg("rows"))

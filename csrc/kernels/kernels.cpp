@@ -73,8 +73,8 @@ constexpr int kTogetherFloat = 1;
 
 template <int C> static TileFloat float_tile_of(int height, int panels) {
     switch (height) {
-        case 1: return tile_float<C, 1, 1>;
-        case 2: return tile_float<C, 2, 1>;
+        case 1: return panels == 1 ? tile_float<C, 1, 1> : tile_float<C, 1, 2>;
+        case 2: return panels == 1 ? tile_float<C, 2, 1> : tile_float<C, 2, 2>;
         case 4: return tile_float<C, 4, 1>;
         default: return panels == 1 ? tile_float<C, 8, 1> : tile_float<C, 8, kTogetherFloat>;
     }

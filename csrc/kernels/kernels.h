@@ -8,13 +8,18 @@ constexpr int kSegment = 256;   // tokens of context that are summed before a me
 constexpr int kBlocks = kSegment / 16;
 constexpr int kRowTile = 12;    // query rows that share a load of keys and values
 
-// One layer's pages. keys, values: see layout.h; scales are null for float types.
+// One layer's pages: see layout.h. A head of a page is a run of bytes: keys, values, and for int8 and fp8 their scales.
 struct KVView {
-    uint8_t* keys;
-    uint8_t* values;
-    float* key_scales;
-    float* value_scales;
+    uint8_t* base;
+    size_t page_bytes, head_bytes;  // from a page to the next, from a head to the next
     int kv_heads, head_dim, page_size, key_type, value_type;
+
+    size_t values_at() const { return (size_t)page_size * head_dim * kKVBytes[key_type]; }
+    size_t key_scales_at() const { return values_at() + (size_t)page_size * head_dim * kKVBytes[value_type]; }
+    size_t value_scales_at() const { return key_scales_at() + (scaled(key_type) ? sizeof(float) * page_size : 0); }
+    size_t end() const { return value_scales_at() + (scaled(value_type) ? sizeof(float) * page_size : 0); }
+    uint8_t* head(int page, int head) const { return base + page * page_bytes + head * head_bytes; }
+    static bool scaled(int type) { return type >= kKVInt8; }
 };
 
 struct AttendView {
@@ -44,7 +49,7 @@ struct AttendBlocks {
 using Tile = void (*)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out);
 // The same for two panels, the second and its scales `stride` bytes after the first's; out [2][kTallest][16].
 using TilePair = void (*)(const uint8_t* panel, size_t stride, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out);
-using TileFloat = void (*)(const uint8_t* panel, int inputs, const float* x, int stride, float* out);
+using TileFloat = void (*)(const uint8_t* panel, size_t apart, int inputs, const float* x, int stride, float* out);
 
 // The same for a tile of 16 tokens and groups that were unpacked, `bytes` each; `unpacked` is where group `from` lies.
 struct Wide {
@@ -60,8 +65,8 @@ struct Kernels {
     Wide (*wide)(int codes, int scales);
     Tile (*tile)(int codes, int scales, int height);  // null where no type needs the pair
     TilePair (*tile_pair)(int codes, int scales, int height);  // height 1 or 2
-    int float_panels;             // panels that a float tile of 8 tokens can take at once, each output kTallest * 16 floats on
-    TileFloat (*tile_float)(int codes, int height, int panels);
+    int float_panels;  // panels that a float tile of 8 tokens can take at once, each output kTallest * 16 floats on
+    TileFloat (*tile_float)(int codes, int height, int panels);  // height 1 or 2: one panel or two
     void (*normalize)(const float* x, int width, bool layer, const float* weight, const float* bias, float eps, float* out);
     // Rows x[0 .. count - 1] to the places place .. of a tile of `height` tokens.
     void (*quantize)(const float* const* x, int count, int inputs, void* tile, int height, int place);

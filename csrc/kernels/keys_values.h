@@ -99,15 +99,9 @@ INLINE bool store_bf16(const float* k, const float* v, int n, uint8_t* keys, uin
 static void store_kv(const KVView& kv, int page, int head, int slot, const float* k, const float* v) {
     const int d = kv.head_dim, block = slot / 16, lane = slot % 16;
     const int kb = kKVBytes[kv.key_type], vb = kKVBytes[kv.value_type];
-    uint8_t* keys = kv.keys + ((size_t)page * kv.kv_heads + head) * kv.page_size * d * kb;
-    uint8_t* values = kv.values + ((size_t)page * kv.kv_heads + head) * kv.page_size * d * vb;
-    const size_t scale_at = ((size_t)page * kv.kv_heads + head) * kv.page_size;
-    if (slot == 0) {
-        std::memset(keys, 0, (size_t)kv.page_size * d * kb);
-        std::memset(values, 0, (size_t)kv.page_size * d * vb);
-        if (kv.key_scales) std::memset(kv.key_scales + scale_at, 0, sizeof(float) * kv.page_size);
-        if (kv.value_scales) std::memset(kv.value_scales + scale_at, 0, sizeof(float) * kv.page_size);
-    }
+    uint8_t* keys = kv.head(page, head);
+    uint8_t* values = keys + kv.values_at();
+    if (slot == 0) std::memset(keys, 0, kv.end());
     if (kv.key_type == kKVBF16 && kv.value_type == kKVBF16 && store_bf16(k, v, d, keys + (size_t)block * 16 * d * kb + lane * 4, values + (size_t)slot * d * vb)) return;
     const HeadScale k_head(k, d, kv.key_type), v_head(v, d, kv.value_type);
     uint8_t* kp = keys + (size_t)block * 16 * d * kb;
@@ -116,8 +110,8 @@ static void store_kv(const KVView& kv, int page, int head, int slot, const float
         encode(k[i], k_head.inverse, kv.key_type, kp + (size_t)at * kb);
         encode(v[i], v_head.inverse, kv.value_type, values + ((size_t)slot * d + i) * vb);
     }
-    if (kv.key_scales) kv.key_scales[scale_at + slot] = k_head.scale;
-    if (kv.value_scales) kv.value_scales[scale_at + slot] = v_head.scale;
+    if (kv.scaled(kv.key_type)) ((float*)(keys + kv.key_scales_at()))[slot] = k_head.scale;
+    if (kv.scaled(kv.value_type)) ((float*)(keys + kv.value_scales_at()))[slot] = v_head.scale;
 }
 
 }  // namespace

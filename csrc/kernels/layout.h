@@ -33,11 +33,15 @@
 // tokens: a tile is `groups` runs of ActGroup<height>, so that a tile's group is a few neighbouring cache lines. A
 // token takes as many bytes in a tile of any height.
 //
-// KEYS AND VALUES. A page holds page_size tokens (a multiple of 16) of one layer, head by head:
+// KEYS AND VALUES. A page holds page_size tokens (a multiple of 16) of one layer, head by head, each aligned to 64 bytes:
 //
-//   keys    [kv_heads][page_size / 16] blocks: f32 [head_dim][16]; bf16 [head_dim / 2][16][2]; int8, fp8 [head_dim][16]
-//   values  [kv_heads][page_size][head_dim]
-//   scales  float32 [kv_heads][page_size], for int8 and fp8 (value = code * scale)
+//   | keys | values | scales of the keys | scales of the values |
+//
+//   keys    [page_size / 16] blocks: f32 [head_dim][16]; bf16 [head_dim / 2][16][2]; int8, fp8 [head_dim][16]
+//   values  [page_size][head_dim]
+//   scales  float32 [page_size], for int8 and fp8 only (value = code * scale)
+//
+//   A page number names one such page of every layer of its group; they lie one behind the other.
 //
 //   A lane of a key block is a token, so scores come out sixteen at a time and no sum crosses lanes.
 #pragma once

@@ -213,10 +213,10 @@ template <int C> INLINE const uint8_t* float_weights(const uint8_t* p, F* w) {
     return p + (C == kF32 ? 64 : 32);
 }
 
-// Float weights take float activations, [M][stride], and sum over inputs in ascending order. P panels share a load of the
-// activations: with one, the loads bind and not the sums. out: float [P][kTallest][16].
+// Float weights take float activations, [M][stride], and sum over inputs in ascending order. P panels, `apart` bytes from
+// each other, share a load of the activations: with one, the loads bind and not the sums. out: float [P][kTallest][16].
 template <int C, int M, int P>
-static void tile_float(const uint8_t* panel, int inputs, const float* x, int stride, float* out) {
+static void tile_float(const uint8_t* panel, size_t apart, int inputs, const float* x, int stride, float* out) {
     constexpr int step = C == kBF16 ? 2 : 1;
     const uint8_t* w[P];
     const float* row[M];
@@ -225,7 +225,7 @@ static void tile_float(const uint8_t* panel, int inputs, const float* x, int str
     for (int m = 0; m < M; m++) row[m] = x + (size_t)m * stride;
     UNROLL_TOKENS
     for (int p = 0; p < P; p++) {
-        w[p] = panel + p * Layout{(Codes)C, kNone}.panel((size_t)inputs);
+        w[p] = panel + p * apart;
         UNROLL_TOKENS
         for (int m = 0; m < M; m++) acc[p][m] = zero();
     }

@@ -1,7 +1,7 @@
 // Keys and values into pages, and attention over them.
 #include <algorithm>
 
-#include "program.h"
+#include "product.h"
 
 namespace cutaway {
 namespace {
@@ -10,42 +10,35 @@ void normalize_heads(const Kernels& k, const Norm& n, float* row, int heads, int
     for (int h = 0; h < heads; h++) n.apply(k, row + h * head_dim, row + h * head_dim);
 }
 
+struct Attend;
+
 struct RotateStore final : Op {
     int q, k, v;
     std::shared_ptr<Pages> pages;
     Attention a;
     Rope rope;
     NormPtr q_norm, k_norm;
+    const Attend* after = nullptr;  // the attention that does this op's work where it can
 
-    void run(Program& p, Worker& worker, const Step& step) const override {
+    bool whole(const NormPtr& n) const { return n && (int)n->weight.size() != a.head_dim; }
+
+    void run(Program& p, Worker& worker, const Step& step) const override;
+
+    // One token and kv head, and the queries that read it: turned in place, and stored.
+    void turn(Program& p, const Step& step, int t, int head) const {
         const Kernels& kern = *p.kernels;
-        const Buffer &qs = p.at(q), &ks = p.at(k), &vs = p.at(v);
-        const int d = a.head_dim, per = a.heads / a.kv_heads;
-        const bool whole_q = q_norm && (int)q_norm->weight.size() != d, whole_k = k_norm && (int)k_norm->weight.size() != d;
-        if (whole_q || whole_k)
-            worker.parallel(step.tokens, 1, [&](int64_t t) {
-                if (whole_q) q_norm->apply(kern, qs.row(t), qs.row(t));
-                if (whole_k) k_norm->apply(kern, ks.row(t), ks.row(t));
-            });
+        const int d = a.head_dim, per = a.heads / a.kv_heads, position = step.position[t];
+        float *qh = p.at(q).row(t) + head * per * d, *kh = p.at(k).row(t) + head * d;
+        if (q_norm && !whole(q_norm)) normalize_heads(kern, *q_norm, qh, per, d);
+        if (k_norm && !whole(k_norm)) normalize_heads(kern, *k_norm, kh, 1, d);
+        if (rope.half) {
+            const float *c = rope.cosine->data() + (size_t)position * rope.half, *s = rope.sine->data() + (size_t)position * rope.half;
+            for (int h = 0; h < per; h++) kern.rotate(qh + h * d, c, s, rope.half, rope.interleaved);
+            kern.rotate(kh, c, s, rope.half, rope.interleaved);
+        }
         const Step::PageTable& table = step.tables[pages->group];
-        // One item is one page's tokens of one kv head: the page's first slot clears it before the others are written.
-        worker.parallel((int64_t)step.pages.size() * a.kv_heads, 1, [&](int64_t item) {
-            const Step::Run run = step.pages[item / a.kv_heads];
-            const int head = (int)(item % a.kv_heads);
-            for (int t = run.begin; t < run.end; t++) {
-                const int position = step.position[t];
-                float *qh = qs.row(t) + head * per * d, *kh = ks.row(t) + head * d;
-                if (q_norm && !whole_q) normalize_heads(kern, *q_norm, qh, per, d);
-                if (k_norm && !whole_k) normalize_heads(kern, *k_norm, kh, 1, d);
-                if (rope.half) {
-                    const float *c = rope.cosine->data() + (size_t)position * rope.half, *s = rope.sine->data() + (size_t)position * rope.half;
-                    for (int h = 0; h < per; h++) kern.rotate(qh + h * d, c, s, rope.half, rope.interleaved);
-                    kern.rotate(kh, c, s, rope.half, rope.interleaved);
-                }
-                const int page = table.pages[(size_t)step.request[t] * table.width + position / pages->view.page_size];
-                kern.store_kv(pages->view, page, head, position % pages->view.page_size, kh, vs.row(t) + head * d);
-            }
-        });
+        const int page = table.pages[(size_t)step.request[t] * table.width + position / pages->view.page_size];
+        kern.store_kv(pages->view, page, head, position % pages->view.page_size, kh, p.at(v).row(t) + head * d);
     }
 };
 
@@ -85,6 +78,7 @@ struct Attend final : Op {
     int q;
     std::shared_ptr<Pages> pages;
     Attention a;
+    const RotateStore* before = nullptr;  // whose work is done here where `takes_over` says so
 
     size_t pad() const { return (size_t)(a.head_dim + 31) / 32 * 32; }
 
@@ -132,10 +126,11 @@ struct Attend final : Op {
             const int token = out.start + 16 * b;
             const int page = token > visible.last || token + 15 < visible.first ? -1 : row[token / kv.page_size];
             if (page < 0) continue;
-            const size_t slot = ((size_t)page * kv.kv_heads + item.kv_head) * kv.page_size + token % kv.page_size;
-            out.keys[b] = kv.keys + slot * a.head_dim * kKVBytes[kv.key_type], out.values[b] = kv.values + slot * a.head_dim * kKVBytes[kv.value_type];
-            if (kv.key_scales) out.key_scales[b] = kv.key_scales + slot;
-            if (kv.value_scales) out.value_scales[b] = kv.value_scales + slot;
+            const uint8_t* head = kv.head(page, item.kv_head);
+            const size_t slot = token % kv.page_size;
+            out.keys[b] = head + slot * a.head_dim * kKVBytes[kv.key_type], out.values[b] = head + kv.values_at() + slot * a.head_dim * kKVBytes[kv.value_type];
+            if (kv.scaled(kv.key_type)) out.key_scales[b] = (const float*)(head + kv.key_scales_at()) + slot;
+            if (kv.scaled(kv.value_type)) out.value_scales[b] = (const float*)(head + kv.value_scales_at()) + slot;
         }
         return out;
     }
@@ -145,13 +140,28 @@ struct Attend final : Op {
         return p.at(outputs[0]).row(item.begin + row / per) + (item.kv_head * per + row % per) * a.head_dim;
     }
 
+    static int longest(const Step& step) { return *std::max_element(step.position, step.position + step.tokens) / kSegment + 1; }
+
+    // Whether threads share what one row sees.
+    bool splits(const Step& step, int items, int threads) const {
+        const bool even = step.requests.size() == 1 && items % threads == 0;
+        return !even && items < 2 * threads && longest(step) > 1 && threads > 1;
+    }
+
+    // A token or two, each of a request of its own: an item turns and stores what it reads, and a barrier is saved. With
+    // many it costs more than that to read a line again that was just written.
+    bool takes_over(const Step& step, int threads) const {
+        const int requests = (int)step.requests.size();
+        return before && requests == step.tokens && requests <= kAlone && a.heads / a.kv_heads <= kRowTile && !splits(step, requests * a.kv_heads, threads);
+    }
+
     void run(Program& p, Worker& worker, const Step& step) const override {
         const int threads = p.team->threads();
         const std::vector<Item>& list = items(step, threads);
-        const int longest = *std::max_element(step.position, step.position + step.tokens) / kSegment + 1;
-        const bool even = step.requests.size() == 1 && list.size() % threads == 0;
-        if (!even && (int)list.size() < 2 * threads && longest > 1 && threads > 1) return run_split(p, worker, step, list, longest);
+        if (splits(step, (int)list.size(), threads)) return run_split(p, worker, step, list, longest(step));
+        const bool turning = takes_over(step, threads);
         worker.parallel((int64_t)list.size(), 1, [&](int64_t i) {
+            if (turning) before->turn(p, step, list[i].begin, list[i].kv_head);
             Tiles tiles;
             open(p, worker, step, list[i], tiles);
             run_item(p, step, list[i], tiles);
@@ -210,6 +220,20 @@ struct Attend final : Op {
     }
 };
 
+void RotateStore::run(Program& p, Worker& worker, const Step& step) const {
+    if (after && after->takes_over(step, p.team->threads())) return;
+    if (whole(q_norm) || whole(k_norm))
+        worker.parallel(step.tokens, 1, [&](int64_t t) {
+            if (whole(q_norm)) q_norm->apply(*p.kernels, p.at(q).row(t), p.at(q).row(t));
+            if (whole(k_norm)) k_norm->apply(*p.kernels, p.at(k).row(t), p.at(k).row(t));
+        });
+    // One item is one page's tokens of one kv head: the page's first slot clears it before the others are written.
+    worker.parallel((int64_t)step.pages.size() * a.kv_heads, 1, [&](int64_t item) {
+        const Step::Run run = step.pages[item / a.kv_heads];
+        for (int t = run.begin; t < run.end; t++) turn(p, step, t, (int)(item % a.kv_heads));
+    });
+}
+
 }  // namespace
 
 size_t add_rotate_store(Program& p, int q, int k, int v, std::shared_ptr<Pages> pages, const Attention& a, const Rope& rope, NormPtr q_norm, NormPtr k_norm) {
@@ -235,6 +259,9 @@ size_t add_attend(Program& p, int q, std::shared_ptr<Pages> pages, const Attenti
     auto op = std::make_unique<Attend>();
     op->name = "attend", op->outputs = {p.buffer((size_t)a.heads * a.head_dim, p.max_tokens)};
     op->q = q, op->pages = std::move(pages), op->a = a;
+    RotateStore* before = p.stepwise || p.ops.empty() ? nullptr : dynamic_cast<RotateStore*>(p.ops.back().get());
+    if (before && before->q == q && before->pages == op->pages && !before->whole(before->q_norm) && !before->whole(before->k_norm))
+        op->before = before, before->after = op.get();
     return p.add(std::move(op));
 }
 

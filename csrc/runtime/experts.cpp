@@ -1,7 +1,7 @@
 // A layer of experts: route, gather each expert's tokens, gate and up, down, and sum a token's outputs in expert order.
 #include <algorithm>
 
-#include "product.h"
+#include "gated.h"
 
 namespace cutaway {
 namespace {

@@ -105,11 +105,26 @@ inline int block_panels(const Weight& w, int threads) {
 struct Cut {
     size_t half, units, each;  // half: panels between the two of a pair, 0: no pairs; units: panels or pairs, `each` of them a block
     Cut(const Weight& w, int panels, int count)
-        : half(count <= 2 && !w.layout.is_float() ? (w.panels() + 1) / 2 : 0), units(half ? half : w.panels()), each(half ? std::max(1, panels / 2) : panels) {}
+        : half(count <= 2 ? (w.panels() + 1) / 2 : 0), units(half ? half : w.panels()), each(half ? std::max(1, panels / 2) : panels) {}
 };
 inline int64_t blocks_of(const Weight& w, int panels, int count) {
     const Cut cut(w, panels, count);
     return (int64_t)((cut.units + cut.each - 1) / cut.each);
+}
+
+constexpr size_t kComing = 65536;  // bytes that a reader asks for before the op
+
+// What is read first, from a block on, of weights of one shape that are read side by side.
+inline Coming coming_of(std::initializer_list<const Weight*> weights, int64_t block, int panels, int count) {
+    Coming c;
+    for (const Weight* w : weights) {
+        const Cut cut(*w, panels, count);
+        const size_t first = (size_t)block * cut.each;
+        c.at[c.readers++] = w->panel(first);
+        if (cut.half) c.at[c.readers++] = w->panel(first + cut.half);
+        c.left = std::min(kComing / weights.size(), (cut.units - first) * w->panel_bytes);
+    }
+    return c;
 }
 
 // Some panels of a weight, ready to be multiplied: unpacked once where tiles are wide.
@@ -134,6 +149,7 @@ class Block {
         for (size_t i = 0; i < size; i++) wide_.unpack(codes(i), scales(i), w.table, 0, groups, unpacked_ + i * stride_);
     }
 
+    bool paired() const { return half_; }
     // The i-th panel's place in the weight.
     size_t panel(size_t i) const { return first_ + (half_ ? i / 2 + i % 2 * half_ : i); }
 
@@ -171,9 +187,13 @@ class Block {
 
     void multiply_floats(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
         const auto tiles = [&](size_t i, size_t n, int m, int height) {
-            k.tile_float(weight.layout.codes, height, (int)n)(weight.panel(panel(i)), (int)weight.inputs, a.floats + (size_t)(token + m) * a.stride,
-                                                              (int)a.stride, out[i] + kPanelRows * m);
+            k.tile_float(weight.layout.codes, height, (int)n)(codes(i), (half_ ? half_ : 1) * weight.panel_bytes, (int)weight.inputs,
+                                                              a.floats + (size_t)(token + m) * a.stride, (int)a.stride, out[i] + kPanelRows * m);
         };
+        if (half_) {
+            for (size_t i = 0; i < size; i += 2) tiles(i, std::min<size_t>(2, size - i), 0, count);
+            return;
+        }
         for (size_t i = 0, n; i < size; i += n) {
             n = std::min<size_t>(k.float_panels, size - i);
             int m = 0;
@@ -247,23 +267,6 @@ inline void put_sum(float* to, const float* from, float scale, const float* x, i
     else std::memcpy(sum, from, sizeof(float) * (size_t)n);
     for (int i = 0; i < kPanelRows; i++) sum[i] = sum[i] + scale * x[i];
     put_row(to, sum, n);
-}
-
-// activation(gate @ x) * (up @ x), or activation(up @ x), for one block of rows: to(token) is where the token's row goes.
-template <class To>
-void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& up, int64_t block, int panels, const Activations& a, Tokens tokens, int activation, To&& to) {
-    alignas(64) BlockOut g, u;
-    const Block ups(k, worker, up, block, panels, a.count), gates(k, worker, gate ? *gate : up, block, panels, gate ? a.count : 0, 1);
-    for (int token = tokens.begin, height; token < tokens.end; token += height) {
-        height = next_height(a.count - token, k.widest);
-        const int real = std::min(height, a.count - token);
-        for (int m = 0; height >= 8 && m < real; m++) ask(ups, to(token + m));
-        ups.multiply(k, a, token, height, u);
-        if (gate) gates.multiply(k, a, token, height, g);
-        for (size_t i = 0; i < ups.size; i++) k.gate_up(activation, gate ? g[i] : nullptr, u[i], u[i], kPanelRows * real);
-        for (int m = 0; m < real; m++)
-            for (size_t i = 0; i < ups.size; i++) put_row(to(token + m) + ups.panel(i) * kPanelRows, u[i] + kPanelRows * m, panel_rows(up, ups.panel(i)));
-    }
 }
 
 }  // namespace cutaway

@@ -1,5 +1,5 @@
 // Embedding, norms and everything that is a product.
-#include "product.h"
+#include "gated.h"
 
 namespace cutaway {
 namespace {
@@ -41,6 +41,13 @@ struct Normalize final : Op {
     }
 };
 
+// The first block of a worker's own, where all blocks are of one shape of weight.
+Coming own(const Worker& worker, std::initializer_list<const Weight*> weights, int panels, int count) {
+    const int64_t blocks = blocks_of(**weights.begin(), panels, count);
+    return coming_of(weights, first_of(blocks, worker.index, worker.team.threads()), panels, count);
+}
+Coming own(const Worker& worker, const Weight& w, int count) { return own(worker, {&w}, block_panels(w, worker.team.threads()), count); }
+
 struct Project final : Op {
     int x;
     NormPtr norm;
@@ -62,10 +69,50 @@ struct Project final : Op {
                     [&](int t) { ask(part, out.row(t)); });
         });
     }
+    Coming coming(const Worker& worker, const Step& step) const override {
+        const int threads = worker.team.threads();
+        const auto blocks = [&](const Weight& w) { return blocks_of(w, block_panels(w, threads), step.tokens); };
+        int64_t all = 0;
+        for (const auto& w : weights) all += blocks(*w);
+        int64_t block = first_of(all, worker.index, threads);
+        size_t i = 0;
+        for (; block >= blocks(*weights[i]); i++) block -= blocks(*weights[i]);
+        return coming_of({weights[i].get()}, block, block_panels(*weights[i], threads), step.tokens);
+    }
+};
+
+struct Feed final : Op {
+    int x, activation;
+    bool to_tiles = false;
+    NormPtr norm;
+    WeightPtr gate, up;
+    int panels_for(int threads) const { return to_tiles ? even_panels(block_panels(*up, threads)) : block_panels(*up, threads); }
+    void run(Program& p, Worker& worker, const Step& step) const override {
+        const Buffer &in = p.at(x), &out = p.at(outputs[0]);
+        Needs needs;
+        needs.of(*up);
+        if (gate) needs.of(*gate);
+        const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
+        const int panels = panels_for(p.team->threads());
+        worker.parallel(blocks_of(*up, panels, a.count) * token_items(a.count), 1, [&](int64_t item) {
+            const int64_t block = item / token_items(a.count);
+            const Tokens tokens = tokens_of(item, a.count);
+            if (!to_tiles) return gated(*p.kernels, worker, gate.get(), *up, block, panels, a, tokens, activation, [&](int t) { return out.row(t); });
+            const auto put = [&](const Block& ups, int token, int real, int height, const BlockOut& u) {
+                put_groups(*p.kernels, ups, token, real, height, u, out.memory.data(), out.width / kGroup);
+            };
+            gated(*p.kernels, worker, gate.get(), *up, block, panels, a, tokens, activation, put, [](const Block&, int) {});
+        });
+    }
+    Coming coming(const Worker& worker, const Step& step) const override {
+        const int panels = panels_for(worker.team.threads());
+        return gate ? own(worker, {up.get(), gate.get()}, panels, step.tokens) : own(worker, {up.get()}, panels, step.tokens);
+    }
 };
 
 struct ProjectAdd final : Op {
     int x, a;
+    bool from_tiles = false;
     WeightPtr weight;
     NormPtr norm;
     float scale;
@@ -73,7 +120,8 @@ struct ProjectAdd final : Op {
         const Buffer &residual = p.at(x), &in = p.at(a), &out = p.at(outputs[0]);
         Needs needs;
         needs.of(*weight);
-        const Activations acts = prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs);
+        const Activations acts = from_tiles ? Activations{in.memory.data(), nullptr, 0, step.tokens, in.width / kGroup}
+                                          : prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs);
         const int panels = block_panels(*weight, p.team->threads());
         worker.parallel(blocks_of(*weight, panels, acts.count) * token_items(acts.count), 1, [&](int64_t item) {
             const Block block(*p.kernels, worker, *weight, item / token_items(acts.count), panels, acts.count);
@@ -94,23 +142,7 @@ struct ProjectAdd final : Op {
             for (size_t i = 0; i < out.width; i++) to[i] = residual.row(t)[i] + scale * to[i];
         });
     }
-};
-
-struct Feed final : Op {
-    int x, activation;
-    NormPtr norm;
-    WeightPtr gate, up;
-    void run(Program& p, Worker& worker, const Step& step) const override {
-        const Buffer &in = p.at(x), &out = p.at(outputs[0]);
-        Needs needs;
-        needs.of(*up);
-        if (gate) needs.of(*gate);
-        const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
-        const int panels = block_panels(*up, p.team->threads());
-        worker.parallel(blocks_of(*up, panels, a.count) * token_items(a.count), 1, [&](int64_t item) {
-            gated(*p.kernels, worker, gate.get(), *up, item / token_items(a.count), panels, a, tokens_of(item, a.count), activation, [&](int t) { return out.row(t); });
-        });
-    }
+    Coming coming(const Worker& worker, const Step& step) const override { return own(worker, *weight, step.tokens); }
 };
 
 struct Logits final : Op {
@@ -133,6 +165,9 @@ struct Logits final : Op {
                 put_row(out.row(r) + panel * kPanelRows, y, rows);
             });
         });
+    }
+    Coming coming(const Worker& worker, const Step& step) const override {
+        return step.row_count ? own(worker, *head, step.row_count) : Coming{};
     }
 };
 
@@ -185,6 +220,9 @@ size_t add_project_add(Program& p, int x, int a, WeightPtr weight, NormPtr norm,
     auto op = make<ProjectAdd>("project_add", {p.buffer(weight->rows, p.max_tokens)});
     check(!norm || norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
     op->x = x, op->a = a, op->weight = std::move(weight), op->norm = std::move(norm), op->scale = scale;
+    // What a feed-forward gives is turned to int8 where it arises, unless somebody wants to see it.
+    Feed* feed = p.stepwise || p.ops.empty() ? nullptr : dynamic_cast<Feed*>(p.ops.back().get());
+    if (feed && feed->outputs[0] == a && !op->weight->layout.is_float() && fits_groups(*feed->up)) feed->to_tiles = op->from_tiles = true;
     return p.add(std::move(op));
 }
 
@@ -204,69 +242,6 @@ size_t add_logits(Program& p, int x, NormPtr norm, WeightPtr head, float scale, 
     auto op = make<Logits>("logits", {p.buffer(head->rows, p.max_rows)});
     op->x = x, op->norm = std::move(norm), op->head = std::move(head), op->scale = scale, op->softcap = softcap;
     return p.add(std::move(op));
-}
-
-int Program::buffer(size_t width, int rows) {
-    const size_t bytes = width * (size_t)rows * sizeof(float) + 64;
-    for (size_t i = 0; i < free_.size(); i++) {
-        const int id = free_[i];
-        if (at(id).width == width && at(id).memory.size() == bytes) {
-            free_.erase(free_.begin() + (long)i);
-            return id;
-        }
-    }
-    buffers_.push_back(std::make_unique<Buffer>(Buffer{Memory(bytes, false), width}));
-    return (int)buffers_.size() - 1;
-}
-
-size_t Program::scratch_bytes() const {
-    size_t total = tiles_.size() + floats_.size() + partial_.size();
-    for (const auto& b : buffers_) total += b->memory.size();
-    return total;
-}
-
-void Program::run(Step& step, size_t begin, size_t end) {
-    step.cut(page_size);
-    if (attention_pad && step.tokens) {  // what split attention may need, taken before the threads start
-        const int longest = *std::max_element(step.position, step.position + step.tokens) / kSegment + 1;
-        partial((size_t)(2 * team->threads()) * longest * kRowTile * (2 + attention_pad));
-    }
-    team->run([&](Worker& worker) {
-        if (kernels->enter) kernels->enter();
-        for (size_t i = begin; i < end; i++) ops[i]->run(*this, worker, step);
-    });
-}
-
-void Program::check(const Step& s) const {
-    const auto demand = [](bool fits, const char* what) {
-        if (!fits) throw std::invalid_argument(what);
-    };
-    for (int t = 0; t < s.tokens; t++) {
-        demand(s.token[t] >= 0 && (size_t)s.token[t] < vocab, "a token lies outside the vocabulary");
-        demand(s.position[t] >= 0 && (size_t)s.position[t] < context, "a position lies outside the context");
-        demand(s.request[t] >= 0 && (t == 0 || s.request[t] >= s.request[t - 1]), "requests are not in ascending order");
-        demand(t == 0 || s.request[t] != s.request[t - 1] || s.position[t] == s.position[t - 1] + 1, "a request's positions do not follow each other");
-    }
-    for (int r = 0; r < s.row_count; r++) demand(s.rows[r] >= 0 && s.rows[r] < s.tokens, "a row lies outside the step");
-    demand(s.tables.size() >= pages_of_group.size(), "a page table is missing");
-    for (size_t g = 0; g < pages_of_group.size(); g++) {
-        const auto& table = s.tables[g];
-        for (int t = 0; t < s.tokens; t++) {
-            demand(s.request[t] < table.requests && s.position[t] / page_size < table.width, "a page table is too small");
-            demand(table.pages[(size_t)s.request[t] * table.width + s.position[t] / page_size] >= 0, "a token has no page");
-        }
-        for (int i = 0; i < table.requests * table.width; i++) demand(table.pages[i] < pages_of_group[g], "a page lies outside the pool");
-    }
-}
-
-void Step::cut(int page_size) {
-    requests.clear(), pages.clear();
-    for (int t = 0; t < tokens; t++) {
-        const bool other = t == 0 || request[t] != request[t - 1];
-        if (other) requests.push_back({t, t});
-        if (other || position[t] % page_size == 0) pages.push_back({t, t});
-        requests.back().end = pages.back().end = t + 1;
-    }
 }
 
 }  // namespace cutaway

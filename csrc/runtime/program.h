@@ -53,7 +53,7 @@ struct Attention {
     std::vector<float> slopes;              // empty: none
 };
 
-// One value of a step: float32 [tokens or rows][width], row-major.
+// One value of a step: float32 [tokens or rows][width], row-major; or int8 tiles (layout.h), between a feed-forward and its product.
 struct Buffer {
     Memory memory;
     size_t width;
@@ -70,6 +70,8 @@ struct Op {
     std::vector<int> outputs;
     virtual ~Op() = default;
     virtual void run(Program& program, Worker& worker, const Step& step) const = 0;
+    // What the worker will read first of the op's weights.
+    virtual Coming coming(const Worker&, const Step&) const { return {}; }
 };
 
 struct ExpertWeights {
@@ -105,6 +107,7 @@ class Program {
     std::shared_ptr<Team> team;
     const Kernels* kernels;
     const int max_tokens, max_rows;
+    bool stepwise = false;  // every value is looked at: none is tiles
     int page_size = 16;
     size_t vocab = 0, context = SIZE_MAX;  // rows of the embedding table, of the shortest position table
     std::vector<int> pages_of_group;

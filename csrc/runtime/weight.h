@@ -102,19 +102,29 @@ struct Table {
     }
 };
 
-// One layer's pages. No huge pages: memory is taken as tokens come.
-struct Pages {
-    KVView view{};
-    int group, count;
-    Memory keys, values, key_scales, value_scales;
+// The pages of some layers that share a page table. A page lies beside the same page of the other layers, so that few
+// huge pages hold what a step reads, and memory is taken as tokens come.
+struct PagePool {
+    int group, pages, layers;
+    KVView view{};  // of the first layer
+    Memory memory;
 
-    Pages(int group, int pages, int kv_heads, int head_dim, int page_size, int key_type, int value_type) : group(group), count(pages) {
-        const size_t slots = (size_t)pages * kv_heads * page_size;
-        keys = Memory(slots * head_dim * kKVBytes[key_type] + 64, false);
-        values = Memory(slots * head_dim * kKVBytes[value_type] + 64, false);
-        if (key_type >= kKVInt8) key_scales = Memory(slots * sizeof(float) + 64, false);
-        if (value_type >= kKVInt8) value_scales = Memory(slots * sizeof(float) + 64, false);
-        view = {keys.data(), values.data(), key_scales.floats(), value_scales.floats(), kv_heads, head_dim, page_size, key_type, value_type};
+    PagePool(int group, int pages, int layers, int kv_heads, int head_dim, int page_size, int key_type, int value_type) : group(group), pages(pages), layers(layers) {
+        view = {nullptr, 0, 0, kv_heads, head_dim, page_size, key_type, value_type};
+        view.head_bytes = (view.end() + 63) / 64 * 64, view.page_bytes = layers * kv_heads * view.head_bytes;
+        memory = Memory(pages * view.page_bytes + 64);
+        view.base = memory.data();
+    }
+};
+
+// One layer's part of a pool.
+struct Pages {
+    std::shared_ptr<PagePool> pool;
+    KVView view;
+    int group, count;
+
+    Pages(std::shared_ptr<PagePool> from, int layer) : pool(std::move(from)), view(pool->view), group(pool->group), count(pool->pages) {
+        view.base += (size_t)layer * view.kv_heads * view.head_bytes;
     }
 };
 

@@ -105,11 +105,11 @@ class NativeOps:
             raise ParameterError(f"page_size = {layout.page_size} (a multiple of 16)")
         layers: dict[int, Any] = {}
         for index, group in enumerate(layout.groups):
-            for layer in group.layers:
-                layers[layer] = _native.Pages(
-                    index, group.pages, layout.kv_heads, layout.head_dim, layout.page_size,
-                    KV_NUMBERS[layout.key_type], KV_NUMBERS[layout.value_type],
-                )  # fmt: skip
+            pool = _native.PagePool(
+                index, group.pages, len(group.layers), layout.kv_heads, layout.head_dim, layout.page_size,
+                KV_NUMBERS[layout.key_type], KV_NUMBERS[layout.value_type],
+            )  # fmt: skip
+            layers |= {layer: _native.Pages(pool, place) for place, layer in enumerate(group.layers)}
         return [layers[i] for i in range(len(layers))]
 
     # --- step -------------------------------------------------------------------------------------------------------
@@ -261,6 +261,7 @@ class _Recording:
 
     def __init__(self, program: Any, step: Step | None, observe: Observer | None) -> None:
         self.program = program
+        program.stepwise = step is not None
         self.step = step
         self.observe = observe
 

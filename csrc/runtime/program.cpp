@@ -1,0 +1,72 @@
+// What a program does itself: buffers, the checks of a step, and running its ops.
+#include "product.h"
+
+namespace cutaway {
+
+int Program::buffer(size_t width, int rows) {
+    const size_t bytes = width * (size_t)rows * sizeof(float) + 64;
+    for (size_t i = 0; i < free_.size(); i++) {
+        const int id = free_[i];
+        if (at(id).width == width && at(id).memory.size() == bytes) {
+            free_.erase(free_.begin() + (long)i);
+            return id;
+        }
+    }
+    buffers_.push_back(std::make_unique<Buffer>(Buffer{Memory(bytes, false), width}));
+    return (int)buffers_.size() - 1;
+}
+
+size_t Program::scratch_bytes() const {
+    size_t total = tiles_.size() + floats_.size() + partial_.size();
+    for (const auto& b : buffers_) total += b->memory.size();
+    return total;
+}
+
+void Program::run(Step& step, size_t begin, size_t end) {
+    step.cut(page_size);
+    if (attention_pad && step.tokens) {  // what split attention may need, taken before the threads start
+        const int longest = *std::max_element(step.position, step.position + step.tokens) / kSegment + 1;
+        partial((size_t)(2 * team->threads()) * longest * kRowTile * (2 + attention_pad));
+    }
+    team->run([&](Worker& worker) {
+        if (kernels->enter) kernels->enter();
+        for (size_t i = begin; i < end; i++) {
+            worker.coming = i + 1 < end && step.tokens <= kAlone ? ops[i + 1]->coming(worker, step) : Coming{};
+            ops[i]->run(*this, worker, step);
+        }
+    });
+}
+
+void Program::check(const Step& s) const {
+    const auto demand = [](bool fits, const char* what) {
+        if (!fits) throw std::invalid_argument(what);
+    };
+    for (int t = 0; t < s.tokens; t++) {
+        demand(s.token[t] >= 0 && (size_t)s.token[t] < vocab, "a token lies outside the vocabulary");
+        demand(s.position[t] >= 0 && (size_t)s.position[t] < context, "a position lies outside the context");
+        demand(s.request[t] >= 0 && (t == 0 || s.request[t] >= s.request[t - 1]), "requests are not in ascending order");
+        demand(t == 0 || s.request[t] != s.request[t - 1] || s.position[t] == s.position[t - 1] + 1, "a request's positions do not follow each other");
+    }
+    for (int r = 0; r < s.row_count; r++) demand(s.rows[r] >= 0 && s.rows[r] < s.tokens, "a row lies outside the step");
+    demand(s.tables.size() >= pages_of_group.size(), "a page table is missing");
+    for (size_t g = 0; g < pages_of_group.size(); g++) {
+        const auto& table = s.tables[g];
+        for (int t = 0; t < s.tokens; t++) {
+            demand(s.request[t] < table.requests && s.position[t] / page_size < table.width, "a page table is too small");
+            demand(table.pages[(size_t)s.request[t] * table.width + s.position[t] / page_size] >= 0, "a token has no page");
+        }
+        for (int i = 0; i < table.requests * table.width; i++) demand(table.pages[i] < pages_of_group[g], "a page lies outside the pool");
+    }
+}
+
+void Step::cut(int page_size) {
+    requests.clear(), pages.clear();
+    for (int t = 0; t < tokens; t++) {
+        const bool other = t == 0 || request[t] != request[t - 1];
+        if (other) requests.push_back({t, t});
+        if (other || position[t] % page_size == 0) pages.push_back({t, t});
+        requests.back().end = pages.back().end = t + 1;
+    }
+}
+
+}  // namespace cutaway
