@@ -60,17 +60,23 @@ class CostModel:
         self._steps += 1
         if self._steps > 8 and microseconds > _OUTLIER * self.predict(tokens, pair_count):
             return
-        features = (1.0, tokens / _TOKENS, pair_count / _PAIRS)
-        for row in range(3):
-            for column in range(3):
-                self._gram[row][column] = self._gram[row][column] * _DECAY + features[row] * features[column]
-            self._moment[row] = self._moment[row] * _DECAY + features[row] * microseconds
-        if self._steps < 32 or self._steps % 8 == 0:  # a solution costs 50 us
+        x, y = tokens / _TOKENS, pair_count / _PAIRS
+        for row, feature in enumerate((1.0, x, y)):
+            gram = self._gram[row]
+            gram[0] = gram[0] * _DECAY + feature
+            gram[1] = gram[1] * _DECAY + feature * x
+            gram[2] = gram[2] * _DECAY + feature * y
+            self._moment[row] = self._moment[row] * _DECAY + feature * microseconds
+        if self._steps < 32 or self._steps % 8 == 0:
             self._solve()
 
     def _solve(self) -> None:
         """Coordinate descent on the normal equations, every coefficient kept above zero."""
+        (aa, ab, ac), (_, bb, bc), (_, _, cc) = self._gram
+        one, two, three = self._moment
+        a, b, c = self._coefficients
         for _ in range(8):
-            for i in range(3):
-                rest = sum(self._gram[i][j] * self._coefficients[j] for j in range(3) if j != i)
-                self._coefficients[i] = max(1e-3, (self._moment[i] - rest) / self._gram[i][i])
+            a = max(1e-3, (one - (ab * b + ac * c)) / aa)
+            b = max(1e-3, (two - (ab * a + bc * c)) / bb)
+            c = max(1e-3, (three - (ac * a + bc * b)) / cc)
+        self._coefficients = [a, b, c]

@@ -148,18 +148,15 @@ class EngineCore:
 
     def _receive(self, wait: bool = False) -> None:
         """Take what came in; with `wait`, until something comes. End what is out of time."""
-        try:
-            while True:
-                word, requests = self._inbox.get(block=wait)
-                wait = False
-                for request in requests:
-                    if word == "submit":
-                        self._requests[request.id] = request
-                        self.scheduler.add(request.work)
-                    else:
-                        self._end(request, "cancelled")
-        except Empty:
-            pass
+        while wait or not self._inbox.empty():
+            word, requests = self._inbox.get()
+            wait = False
+            for request in requests:
+                if word == "submit":
+                    self._requests[request.id] = request
+                    self.scheduler.add(request.work)
+                else:
+                    self._end(request, "cancelled")
         now = monotonic()
         for request in [request for request in self._requests.values() if request.out_of_time(now)]:
             self._end(request, "time")

@@ -102,7 +102,7 @@ class Request:
         """
         tokens, first = self.work.tokens, chunk.start + chunk.count - chunk.rows
         silent = len(tokens) - 1 - first  # rows of the prompt
-        for row, token in zip(rows, tokens[first + 1 :], strict=False):
+        for row, token in zip(rows[:silent], tokens[first + 1 :], strict=False):
             told = token_logprobs(row, token, self.params.prompt_logprobs or 0)
             self.prompt_logprobs.append(TokenLogprob(token, told.logprob, told.rank, told.top))
         if self.params.max_tokens == 0:

@@ -64,7 +64,8 @@ class Scheduler:
     def plan(self) -> Plan:
         """The next step; pages for it are held when this returns. Empty only if there is no request."""
         admitted = self._admit()
-        if not self._fit(self.running, drafts=True):  # a draft takes no page that another needs
+        drafts = any([work.drafts for work in self.running])
+        if drafts and not self._fit(self.running, drafts=True):  # a draft takes no page that another needs
             for work in self.running:
                 work.drafts = []
         chunks, preempted = self._place(self._grants())
@@ -120,6 +121,8 @@ class Scheduler:
     def _grants(self) -> dict[int, int]:
         """Tokens that running requests may compute, the smallest due first; none where the step has nothing left for a
         prompt, for a token by itself costs more than it would in a chunk."""
+        if all([work.answers_one for work in self.running]):
+            return {work.id: 1 for work in self.running}  # as what follows would come to
         tokens, rows = self.limits.max_tokens, self.limits.max_rows
         quick, time = self._times()
         oldest = next((work for work in self.running if work.due > 1 or len(work.tokens) == work.prompt), None)
