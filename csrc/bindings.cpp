@@ -1,6 +1,7 @@
 // The one file that knows both Python and the kernels.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -11,6 +12,7 @@
 #include <numeric>
 
 #include "kernels/limits.h"
+#include "kernels/philox.h"
 #include "kernels/select.h"
 #include "runtime/program.h"
 
@@ -63,6 +65,8 @@ void bind(nb::module_& m) {
     m.def("odds_of", &odds, nb::arg("logits").noconvert(), nb::arg("top"), nb::arg("inverse"),
           nb::arg("out").noconvert());
     m.def("count_before", &before, nb::arg("row").noconvert(), nb::arg("token"));
+    m.def("philox", &cs::philox, nb::arg("counter"), nb::arg("key"));
+    m.def("uniform53", &cs::uniform53, nb::arg("seed"), nb::arg("choice"), nb::arg("position"), nb::arg("use"));
     m.def("exp_nonpositive", &cs::exp_nonpositive, nb::arg("y"));
     m.def("log_positive", &cs::log_positive, nb::arg("x"));
 }

@@ -30,7 +30,7 @@ def build_step(plan: Plan, pages: PageTables) -> Step:
         np.array(tokens, np.int32),
         np.array(positions, np.int32),
         np.array(request_of, np.int32),
-        tuple([_tables(plan, pages, group) for group in range(len(pages.groups))]),
+        tuple(_tables(plan, pages, group) for group in range(len(pages.groups))),
         np.array(rows, np.int32),
     )
 
@@ -38,7 +38,7 @@ def build_step(plan: Plan, pages: PageTables) -> Step:
 def _tables(plan: Plan, pages: PageTables, group: int) -> I32:
     """int32 [requests, longest table of the step], padded with -1."""
     tables = [pages.table(chunk.work.id, group) for chunk in plan.chunks]
-    width = max([len(table) for table in tables])
+    width = max(map(len, tables))
     flat = array("i")
     for table in tables:
         flat += table

@@ -64,9 +64,9 @@ class Scheduler:
     def plan(self) -> Plan:
         """The next step; pages for it are held when this returns. Empty only if there is no request."""
         admitted = self._admit()
-        drafts = any([work.drafts for work in self.running])
-        if drafts and not self._fit(self.running, drafts=True):  # a draft takes no page that another needs
-            for work in self.running:
+        drafting = [work for work in self.running if work.drafts]
+        if drafting and not self._fit(self.running, drafts=True):  # a draft takes no page that another needs
+            for work in drafting:
                 work.drafts = []
         chunks, preempted = self._place(self._grants())
         return Plan(chunks, admitted, preempted)
@@ -121,7 +121,7 @@ class Scheduler:
     def _grants(self) -> dict[int, int]:
         """Tokens that running requests may compute, the smallest due first; none where the step has nothing left for a
         prompt, for a token by itself costs more than it would in a chunk."""
-        if all([work.answers_one for work in self.running]):
+        if all(work.answers_one for work in self.running):
             return {work.id: 1 for work in self.running}  # as what follows would come to
         tokens, rows = self.limits.max_tokens, self.limits.max_rows
         quick, time = self._times()

@@ -98,6 +98,9 @@ class Sampler:
         self._processed = params.logprobs is not None and params.logprobs_mode == "processed"
         unfused = params.typical_p < 1 or params.xtc_probability > 0 or params.mirostat == 2
         self._staged_only = self._processed or unfused
+        moving = params.temperature_end is not None or bool(params.dynamic_temperature_range)
+        self._fixed = None if moving else float(params.temperature)
+        self._cut = max(0, int(params.top_k)), float(params.top_p), float(params.min_p)
         self._vocab = 0
 
     @property
@@ -132,41 +135,43 @@ class Sampler:
         if self._form is not None:
             self._form.accept(int(token))
 
-    @property
-    def _where(self) -> str:
-        return f"at token {len(self._history.generated)} of the output"
+    def _checked(self, result: int, after: str = "") -> int:
+        if result < 0:
+            checked(result, f"{after}at token {len(self._history.generated)} of the output")
+        return result
 
     def _edited(self, raw: Row, views: Views | None) -> Row:
         if views is None and not self._edits:
             return raw
-        checked(best_token(raw), self._where)  # an edit must not hide a NaN
+        self._checked(best_token(raw))  # an edit must not hide a NaN
         if views is not None:
             views.add("model", raw)
         row = raw.copy() if self._edits else raw
         for name, edit in self._edits:
             edit(row, self._history)
             if views is not None:
-                checked(best_token(row), f"after {name} {self._where}")
+                self._checked(best_token(row), f"after {name} ")
                 views.add(name, row)
         return row
 
     def _temperature(self, row: Row) -> float:
+        if self._fixed is not None:
+            return self._fixed
         position = len(self._history.generated)
-        top = float(row[checked(best_token(row), self._where)]) if self.params.dynamic_temperature_range else 0.0
+        top = float(row[self._checked(best_token(row))]) if self.params.dynamic_temperature_range else 0.0
         return temperature_at(self.params, position, row, top)
 
     def _uniform(self) -> int:
         return uniform53(self.seed, self.choice, len(self._history.generated))
 
     def _fused(self, row: Row) -> int:
-        temperature, params = self._temperature(row), self.params
+        temperature = self._temperature(row)
         if temperature < GREEDY_BELOW:
-            return checked(best_token(row), self._where)
-        k, p, least = max(0, int(params.top_k)), float(params.top_p), float(params.min_p)
-        return checked(draw_token(row, 1.0 / temperature, k, p, least, self._uniform()), self._where)
+            return self._checked(best_token(row))
+        return self._checked(draw_token(row, 1.0 / temperature, *self._cut, self._uniform()))
 
     def _staged(self, row: Row, views: Views | None) -> tuple[int, Candidates]:
-        best = checked(best_token(row), self._where)
+        best = self._checked(best_token(row))
         top, temperature = float(row[best]), self._temperature(row)
         if temperature < GREEDY_BELOW:
             kept = Candidates(np.array([best], np.int32), np.array([int(UNIT)]), np.zeros(1))

@@ -126,7 +126,8 @@ class StopChecker:
 
 
 class Scan:
-    """Looks for stops in a growing text. text: all of it so far, if there is anything to look for; include: show what matched."""
+    """Looks for stops in a growing text. text: all of it so far, if there are any to look for; include: show what
+    matched."""
 
     def __init__(self, strings: tuple[str, ...], patterns: tuple[str, ...], *, include: bool) -> None:
         self.text = ""
