@@ -94,11 +94,16 @@ class Request:
             left = self.most - self.outputs - 1
             work.drafts = self.speculator.draft(work.tokens, left, cost.base // sharers + one, one)
 
-    def choose(self, chunk: Chunk, rows: F32, recorder: Recorder) -> Iterator[Chosen]:
+    def draws(self, chunk: Chunk) -> bool:
+        """Whether the last of the chunk's rows gives a token, and no other does."""
+        return chunk.start + chunk.count == len(self.work.tokens) and self.params.max_tokens != 0
+
+    def choose(self, chunk: Chunk, rows: F32, recorder: Recorder, drawn: int | None = None) -> Iterator[Chosen]:
         """Read a chunk's rows: the prompt's log-probabilities, then the next token, and one more for every draft that
         was chosen, up to the answer's end. Nothing if no token is due yet.
 
-        rows: float32 [chunk.rows, vocab]. Raises EngineError where a row is not finite, and what a stage raises.
+        rows: float32 [chunk.rows, vocab]. drawn: the last one's, if it `draws` and that was done beforehand.
+        Raises EngineError where a row is not finite, and what a stage raises.
         """
         tokens, first = self.work.tokens, chunk.start + chunk.count - chunk.rows
         silent = len(tokens) - 1 - first  # rows of the prompt
@@ -109,7 +114,7 @@ class Request:
             return
         drafts = self.work.drafts[: chunk.drafted]
         for at, row in enumerate(rows[silent:]):
-            choice = self.sampler.choose(row, recorder)
+            choice = self.sampler.choose(row, recorder, drawn)
             text, stop = self.stops.push(choice.token)
             yield Chosen(choice, text, stop)
             if stop is not None or drafts[at : at + 1] != [choice.token]:

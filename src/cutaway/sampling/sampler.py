@@ -7,10 +7,12 @@ and for log-probabilities of the distribution drawn from. tests/sampling/test_eq
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cutaway.sampling.edits import edits
 from cutaway.sampling.grammar_stage import form_stage
@@ -19,7 +21,7 @@ from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
 from cutaway.sampling.looking import Views
 from cutaway.sampling.params import GREEDY_BELOW, SamplingParams
 from cutaway.sampling.randomness import uniform53
-from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_token, log_total
+from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_rows, draw_token, log_total
 from cutaway.sampling.temperature import temperature_at
 from cutaway.sampling.truncation import Candidates, Moment, candidates, draw, surprises, truncations
 from cutaway.text import Tokenizer
@@ -70,6 +72,10 @@ class Choice:
     after: float | None = None
 
 
+Draw = tuple[float, int, float, float, int]
+"""1 / temperature (0: the best token), top_k, top_p, min_p, 53 random bits."""
+
+
 class Sampler:
     """Chooses the tokens of one choice of one request, and remembers them.
 
@@ -108,8 +114,16 @@ class Sampler:
         """The tokens of the output so far."""
         return tuple(self._history.generated)
 
-    def choose(self, logits: Row, recorder: Recorder = NULL) -> Choice:
-        """The next token. logits: float32 [vocab], left as it is.
+    def draw(self) -> Draw | None:
+        """What the next token takes if nothing is wanted but the fused draw from the row as it is."""
+        if self._edits or self._staged_only or self._fixed is None:
+            return None
+        if self._fixed < GREEDY_BELOW:
+            return 0.0, 0, 1.0, 0.0, 0
+        return 1.0 / self._fixed, *self._cut, self._uniform()
+
+    def choose(self, logits: Row, recorder: Recorder = NULL, drawn: int | None = None) -> Choice:
+        """The next token. logits: float32 [vocab], left as it is. drawn: what `draw_together` said of this row.
 
         Raises EngineError where the row holds NaN or +inf or leaves no token (nothing is remembered then), and
         ParameterError at the first row where the parameters name a token that the vocabulary has not.
@@ -121,7 +135,7 @@ class Sampler:
         views = Views() if recorder.active else None
         row = self._edited(raw, views)
         if views is None and not self._staged_only:
-            token = self._fused(row)
+            token = self._fused(row) if drawn is None else self._checked(drawn)
             choice = self._told(raw, token, None)
         else:
             token, kept = self._staged(row, views)
@@ -211,6 +225,19 @@ class Sampler:
         stages = () if views is None else views.records(token)
         before, after = (stages[0].probability, stages[-1].probability) if stages else (None, None)
         return Choice(token, told.logprob, told.rank, told.top, stages, before, after)
+
+
+def draw_together(logits: NDArray[np.float32], samplers: Mapping[int, Sampler], team: Any = None) -> dict[int, int]:
+    """Draw from several rows in one call: by row, what its sampler's `choose` takes as `drawn`.
+
+    logits: float32 [rows, vocab]. samplers: whose next token a row gives; those that want more than a draw are left
+    out. team: the extension's threads to work on, or None.
+    """
+    draws = [(row, *draw) for row, sampler in samplers.items() if (draw := sampler.draw()) is not None]
+    if len(draws) < 2:
+        return {}
+    results = draw_rows(team, np.ascontiguousarray(logits, np.float32), draws)
+    return {draw[0]: result for draw, result in zip(draws, results, strict=True)}
 
 
 def _processed_logprobs(kept: Candidates, token: int, top: int) -> TokenLogprobs:
