@@ -167,7 +167,7 @@ class Scheduler:
             if count:
                 self.pages.extend(work.id, count)
                 end = work.computed + count
-                rows, drafted = (min(count, max(0, end - first)) for first in (work.rows_from, len(work.tokens)))
+                rows, drafted = min(count, max(0, end - work.rows_from)), min(count, max(0, end - len(work.tokens)))
                 chunks.append(Chunk(work, work.computed, count, rows, drafted))
             at += 1
         return tuple(chunks), tuple(preempted)
