@@ -26,8 +26,8 @@ class CostModel:
     def __init__(self, base_us: float = 10_000.0, token_us: float = 1_000.0, pair_us: float = 0.5) -> None:
         self._coefficients = [base_us, token_us * _TOKENS, pair_us * _PAIRS]
         self._steps = 0
-        self._gram = [[1e-3 if row == column else 0.0 for column in range(3)] for row in range(3)]
-        self._moment = [1e-3 * c for c in self._coefficients]
+        prior = [1e-3 * c for c in self._coefficients]
+        self._sums = [1e-3, 0.0, 0.0, 1e-3, 0.0, 1e-3, *prior]  # of 1, x, y, xx, xy, yy, z, xz, yz: see observe
 
     @classmethod
     def for_weights(cls, count: int) -> CostModel:
@@ -60,23 +60,18 @@ class CostModel:
         self._steps += 1
         if self._steps > 8 and microseconds > _OUTLIER * self.predict(tokens, pair_count):
             return
-        x, y = tokens / _TOKENS, pair_count / _PAIRS
-        for row, feature in enumerate((1.0, x, y)):
-            gram = self._gram[row]
-            gram[0] = gram[0] * _DECAY + feature
-            gram[1] = gram[1] * _DECAY + feature * x
-            gram[2] = gram[2] * _DECAY + feature * y
-            self._moment[row] = self._moment[row] * _DECAY + feature * microseconds
+        x, y, z = tokens / _TOKENS, pair_count / _PAIRS, microseconds
+        new = (1.0, x, y, x * x, x * y, y * y, z, x * z, y * z)
+        self._sums = [old * _DECAY + one for old, one in zip(self._sums, new, strict=True)]
         if self._steps < 32 or self._steps % 8 == 0:
             self._solve()
 
     def _solve(self) -> None:
         """Coordinate descent on the normal equations, every coefficient kept above zero."""
-        (aa, ab, ac), (_, bb, bc), (_, _, cc) = self._gram
-        one, two, three = self._moment
-        a, b, c = self._coefficients
+        n, x, y, xx, xy, yy, z, xz, yz = self._sums
+        base, token, pair = self._coefficients
         for _ in range(8):
-            a = max(1e-3, (one - (ab * b + ac * c)) / aa)
-            b = max(1e-3, (two - (ab * a + bc * c)) / bb)
-            c = max(1e-3, (three - (ac * a + bc * b)) / cc)
-        self._coefficients = [a, b, c]
+            base = max(1e-3, (z - (x * token + y * pair)) / n)
+            token = max(1e-3, (xz - (x * base + xy * pair)) / xx)
+            pair = max(1e-3, (yz - (y * base + xy * token)) / yy)
+        self._coefficients = [base, token, pair]

@@ -87,9 +87,11 @@ class Request:
 
     def draft(self, cost: CostModel, sharers: int) -> None:
         """Make tokens due that likely follow the last one, as many as pay in a step that `sharers` answers share."""
+        if self.speculator is None:
+            return
         work = self.work
         work.drafts = []
-        if self.speculator is not None and self.outputs and work.due == 1:
+        if self.outputs and work.due == 1:
             one = cost.predict(1, pairs(work.computed, 1)) - cost.base
             left = self.most - self.outputs - 1
             work.drafts = self.speculator.draft(work.tokens, left, cost.base // sharers + one, one)
@@ -107,9 +109,10 @@ class Request:
         """
         tokens, first = self.work.tokens, chunk.start + chunk.count - chunk.rows
         silent = len(tokens) - 1 - first  # rows of the prompt
-        for row, token in zip(rows[:silent], tokens[first + 1 :], strict=False):
-            told = token_logprobs(row, token, self.params.prompt_logprobs or 0)
-            self.prompt_logprobs.append(TokenLogprob(token, told.logprob, told.rank, told.top))
+        if silent:
+            for row, token in zip(rows, tokens[first + 1 :], strict=False):
+                told = token_logprobs(row, token, self.params.prompt_logprobs or 0)
+                self.prompt_logprobs.append(TokenLogprob(token, told.logprob, told.rank, told.top))
         if self.params.max_tokens == 0:
             return
         drafts = self.work.drafts[: chunk.drafted]
