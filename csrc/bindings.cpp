@@ -1,6 +1,7 @@
 // The one file that knows both Python and the kernels.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -11,8 +12,10 @@
 #include <numeric>
 
 #include "kernels/limits.h"
+#include "kernels/philox.h"
 #include "kernels/select.h"
 #include "runtime/program.h"
+#include "runtime/team.h"
 
 namespace nb = nanobind;
 
@@ -24,45 +27,71 @@ using Ids = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Odds = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 thread_local cs::Scratch scratch;
 
+int64_t row_length(size_t entries) {
+    if (entries < 1 || entries > (size_t)cs::LONGEST_ROW) throw nb::value_error("a row of logits has 1 to 524287 entries");
+    return (int64_t)entries;
+}
+// The interpreter's lock is kept: one row takes 0.01 to 0.3 ms, and who lets it go where another thread wants it waits 5 ms
+// to have it back.
 template <class F>
-auto unlocked(const Row& row, F work) {
-    auto n = static_cast<int64_t>(row.shape(0));
-    if (n < 1 || n > cs::LONGEST_ROW) throw nb::value_error("a row of logits has 1 to 524287 entries");
-    nb::gil_scoped_release release;
-    return work(row.data(), n);
+auto over(const Row& row, F work) {
+    return work(row.data(), row_length(row.shape(0)));
 }
 int64_t best(const Row& row) {
-    return unlocked(row, [](const float* x, int64_t n) { return cs::best_token(x, n, scratch); });
+    return over(row, [](const float* x, int64_t n) { return cs::best_token(x, n, scratch); });
 }
 int64_t draw(const Row& row, double inverse, int64_t top_k, double top_p, double min_p, uint64_t uniform53) {
     const cs::Truncation t{inverse, top_k, top_p, min_p};
-    return unlocked(row, [&](const float* x, int64_t n) { return cs::draw(x, n, t, uniform53, scratch); });
+    return over(row, [&](const float* x, int64_t n) { return cs::draw(x, n, t, uniform53, scratch); });
+}
+// (row, 1 / temperature or 0 for the best token, top_k, top_p, min_p, uniform53)
+using Draw = std::tuple<size_t, double, int64_t, double, double, uint64_t>;
+using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+// A token or a Fault for each; on the team's threads, if there is a team.
+std::vector<int64_t> draw_rows(cutaway::Team* team, const Rows& rows, const std::vector<Draw>& draws) {
+    const auto n = row_length(rows.shape(1));
+    for (const Draw& d : draws)
+        if (std::get<0>(d) >= rows.shape(0)) throw nb::index_error("no such row");
+    std::vector<int64_t> out(draws.size());
+    auto one = [&](int64_t i) {
+        const auto& [row, inverse, top_k, top_p, min_p, uniform53] = draws[(size_t)i];
+        const float* x = rows.data() + row * rows.shape(1);
+        out[(size_t)i] = inverse == 0.0 ? cs::best_token(x, n, scratch) : cs::draw(x, n, {inverse, top_k, top_p, min_p}, uniform53, scratch);
+    };
+    nb::gil_scoped_release release;
+    const auto count = (int64_t)draws.size();
+    if (team) team->run([&](cutaway::Worker& worker) { worker.parallel(count, 1, one); });
+    else for (int64_t i = 0; i < count; ++i) one(i);
+    return out;
 }
 int64_t order(const Row& row, const Ids& out) {
     auto k = static_cast<int64_t>(out.shape(0));
-    return unlocked(row, [&](const float* x, int64_t n) { return cs::order(x, n, k, out.data(), scratch); });
+    return over(row, [&](const float* x, int64_t n) { return cs::order(x, n, k, out.data(), scratch); });
 }
 auto measure(const Row& row, double top, double inverse) {
-    cs::Mass m = unlocked(row, [&](const float* x, int64_t n) { return cs::measure(x, n, top, inverse); });
+    cs::Mass m = over(row, [&](const float* x, int64_t n) { return cs::measure(x, n, top, inverse); });
     return std::make_tuple(m.total, m.spread, m.finite);
 }
 void odds(const Row& logits, double top, double inverse, const Odds& out) {
     if (out.shape(0) != logits.shape(0)) throw nb::value_error("out must be as long as logits");
-    unlocked(logits, [&](const float* x, int64_t n) { cs::odds(x, n, top, inverse, out.data()); });
+    over(logits, [&](const float* x, int64_t n) { cs::odds(x, n, top, inverse, out.data()); });
 }
 int64_t before(const Row& row, int64_t token) {
     if (token < 0 || token >= static_cast<int64_t>(row.shape(0))) throw nb::index_error("no such token");
-    return unlocked(row, [&](const float* x, int64_t n) { return cs::count_before(x, n, token); });
+    return over(row, [&](const float* x, int64_t n) { return cs::count_before(x, n, token); });
 }
 void bind(nb::module_& m) {
     m.def("best_token", &best, nb::arg("row").noconvert());
     m.def("draw_token", &draw, nb::arg("row").noconvert(), nb::arg("inverse"), nb::arg("top_k"), nb::arg("top_p"),
           nb::arg("min_p"), nb::arg("uniform53"));
+    m.def("draw_rows", &draw_rows, nb::arg("team").none(), nb::arg("rows").noconvert(), nb::arg("draws"));
     m.def("order_tokens", &order, nb::arg("row").noconvert(), nb::arg("out").noconvert());
     m.def("measure_row", &measure, nb::arg("row").noconvert(), nb::arg("top"), nb::arg("inverse"));
     m.def("odds_of", &odds, nb::arg("logits").noconvert(), nb::arg("top"), nb::arg("inverse"),
           nb::arg("out").noconvert());
     m.def("count_before", &before, nb::arg("row").noconvert(), nb::arg("token"));
+    m.def("philox", &cs::philox, nb::arg("counter"), nb::arg("key"));
+    m.def("uniform53", &cs::uniform53, nb::arg("seed"), nb::arg("choice"), nb::arg("position"), nb::arg("use"));
     m.def("exp_nonpositive", &cs::exp_nonpositive, nb::arg("y"));
     m.def("log_positive", &cs::log_positive, nb::arg("x"));
 }
@@ -217,7 +246,7 @@ void bind(nb::module_& m) {
 
 NB_MODULE(_native, m) {
     m.doc() = "cutaway's kernels";
-    select_bindings::bind(m);
     program_bindings::bind(m);
+    select_bindings::bind(m);
     limit_bindings::bind(m);
 }

@@ -151,10 +151,9 @@ class Engine:
         decoder.open_cache(layout)
         core = EngineCore(
             decoder.step_function(), layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
-            speculate=options.speculate is not None, cost=CostModel.for_weights(memory.weight_bytes), limits=Limits(
-                max_requests=options.max_requests, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS,
-                step_us=1_000 * options.step_ms, long_us=2_500 * options.step_ms,
-            ),
+            team=ops.team, speculate=options.speculate is not None, cost=CostModel.for_weights(memory.weight_bytes),
+            limits=Limits(max_requests=options.max_requests, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS,
+                          step_us=1_000 * options.step_ms, long_us=2_500 * options.step_ms),
         )  # fmt: skip
         return cls(
             core, file, spec=spec, tokenizer=tokenizer, template=template, memory=memory, manifest=manifest, seed=seed,

@@ -176,12 +176,14 @@ class PageTables:
         length: only so many count; what was held for those beyond is given back, and nobody finds it.
         """
         held = self._held[request]
-        if length is not None:
+        if length is not None and length != held.length:
             self._shorten(held, length)
         held.written = held.length
         if self.sharing:
             self._publish(held, tokens)
         for index, (group, pool, table) in enumerate(zip(self.groups, self.pools, held.tables, strict=True)):
+            if group.window is None:
+                continue
             first = min(self._first_needed(group, held.length), len(table))
             for i in range(held.first[index], first):
                 pool.give(table[i])

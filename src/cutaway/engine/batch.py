@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 
 from cutaway.cache import PageTables
-from cutaway.engine.work import Chunk, Plan
+from cutaway.engine.work import Plan
 from cutaway.ops.protocol import I32, Step
+
+_UNHELD = array("i", [-1])
 
 
 def build_step(plan: Plan, pages: PageTables) -> Step:
     """The plan's tokens, positions, page tables and wanted rows; one table row per chunk, in the plan's order."""
-    chunks = plan.chunks
-    counts = np.array([chunk.count for chunk in chunks], np.int32)
-    ends = np.cumsum(counts, dtype=np.int32)
-    tokens = [token for chunk in chunks for token in _tokens(chunk)]
-    positions = [np.arange(chunk.start, chunk.start + chunk.count, dtype=np.int32) for chunk in chunks]
-    rows = [np.arange(end - chunk.rows, end, dtype=np.int32) for end, chunk in zip(ends, chunks, strict=True)]
+    tokens: list[int] = []  # lists: while one token is decoded, each call into NumPy costs as much as all of these
+    positions: list[int] = []
+    request_of: list[int] = []
+    rows: list[int] = []
+    for request, chunk in enumerate(plan.chunks):
+        work, start, end = chunk.work, chunk.start, chunk.start + chunk.count
+        tokens += work.tokens[start:end]
+        tokens += work.drafts[: chunk.drafted]
+        positions += range(start, end)
+        request_of += [request] * chunk.count
+        rows += range(len(tokens) - chunk.rows, len(tokens))
     return Step(
-        tokens=np.array(tokens, np.int32),
-        positions=np.concatenate(positions),
-        request_of=np.repeat(np.arange(len(chunks), dtype=np.int32), counts),
-        page_tables=tuple(_tables(plan, pages, group) for group in range(len(pages.groups))),
-        rows=np.concatenate(rows),
+        np.array(tokens, np.int32),
+        np.array(positions, np.int32),
+        np.array(request_of, np.int32),
+        tuple(_tables(plan, pages, group) for group in range(len(pages.groups))),
+        np.array(rows, np.int32),
     )
-
-
-def _tokens(chunk: Chunk) -> list[int]:
-    known = chunk.work.tokens[chunk.start : chunk.start + chunk.count]
-    return known + chunk.work.drafts[: chunk.drafted]
 
 
 def _tables(plan: Plan, pages: PageTables, group: int) -> I32:
     """int32 [requests, longest table of the step], padded with -1."""
     tables = [pages.table(chunk.work.id, group) for chunk in plan.chunks]
-    out = np.full((len(tables), max(map(len, tables))), -1, np.int32)
-    for row, table in zip(out, tables, strict=True):
-        row[: len(table)] = table
-    return out
+    width = max(map(len, tables))
+    flat = array("i")
+    for table in tables:
+        flat += table
+        flat += _UNHELD * (width - len(table))
+    return np.frombuffer(flat, np.int32).reshape(len(tables), width)

@@ -26,8 +26,8 @@ class CostModel:
     def __init__(self, base_us: float = 10_000.0, token_us: float = 1_000.0, pair_us: float = 0.5) -> None:
         self._coefficients = [base_us, token_us * _TOKENS, pair_us * _PAIRS]
         self._steps = 0
-        self._gram = [[1e-3 if row == column else 0.0 for column in range(3)] for row in range(3)]
-        self._moment = [1e-3 * c for c in self._coefficients]
+        prior = [1e-3 * c for c in self._coefficients]
+        self._sums = [1e-3, 0.0, 0.0, 1e-3, 0.0, 1e-3, *prior]  # of 1, x, y, xx, xy, yy, z, xz, yz: see observe
 
     @classmethod
     def for_weights(cls, count: int) -> CostModel:
@@ -60,17 +60,18 @@ class CostModel:
         self._steps += 1
         if self._steps > 8 and microseconds > _OUTLIER * self.predict(tokens, pair_count):
             return
-        features = (1.0, tokens / _TOKENS, pair_count / _PAIRS)
-        for row in range(3):
-            for column in range(3):
-                self._gram[row][column] = self._gram[row][column] * _DECAY + features[row] * features[column]
-            self._moment[row] = self._moment[row] * _DECAY + features[row] * microseconds
-        if self._steps < 32 or self._steps % 8 == 0:  # a solution costs 50 us
+        x, y, z = tokens / _TOKENS, pair_count / _PAIRS, microseconds
+        new = (1.0, x, y, x * x, x * y, y * y, z, x * z, y * z)
+        self._sums = [old * _DECAY + one for old, one in zip(self._sums, new, strict=True)]
+        if self._steps < 32 or self._steps % 8 == 0:
             self._solve()
 
     def _solve(self) -> None:
         """Coordinate descent on the normal equations, every coefficient kept above zero."""
+        n, x, y, xx, xy, yy, z, xz, yz = self._sums
+        base, token, pair = self._coefficients
         for _ in range(8):
-            for i in range(3):
-                rest = sum(self._gram[i][j] * self._coefficients[j] for j in range(3) if j != i)
-                self._coefficients[i] = max(1e-3, (self._moment[i] - rest) / self._gram[i][i])
+            base = max(1e-3, (z - (x * token + y * pair)) / n)
+            token = max(1e-3, (xz - (x * base + xy * pair)) / xx)
+            pair = max(1e-3, (yz - (y * base + xy * token)) / yy)
+        self._coefficients = [base, token, pair]

@@ -12,12 +12,13 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from cutaway.cache import GroupSize, PageTables
 from cutaway.engine.batch import build_step
 from cutaway.engine.cost import CostModel
 from cutaway.engine.door import Door
+from cutaway.engine.drawing import draw_rows
 from cutaway.engine.events import Event
 from cutaway.engine.record import Laps, prefix_record, step_record, token_record
 from cutaway.engine.request import Chosen, Request, Sink, Stream
@@ -44,12 +45,13 @@ class EngineCore:
     cost: what a step is believed to cost before one was measured. sharing: take up prefixes that are already written.
     speculate: compute tokens of an answer beforehand where they likely follow and it pays, unless its parameters
         say otherwise; the answer is the same.
+    team: the backend's threads, on which rows are drawn between steps; None: on the engine's alone.
     """
 
     def __init__(
         self, step_function: StepFunction, layout: KVLayout, tokenizer: Tokenizer, *,
         vocab: int, context: int, limits: Limits | None = None, cost: CostModel | None = None,
-        recorder: Recorder = NULL, sharing: bool = True, speculate: bool = False,
+        recorder: Recorder = NULL, sharing: bool = True, speculate: bool = False, team: Any = None,
     ) -> None:
         groups = [GroupSize(group.window, group.pages) for group in layout.groups]
         self.pages = PageTables(groups, layout.page_size, sharing=sharing)
@@ -65,6 +67,7 @@ class EngineCore:
         self._tokenizer = tokenizer
         self._door = Door(tokenizer, vocab, self.context, speculate)
         self._recorder = recorder
+        self._team = team
         self._requests: dict[int, Request] = {}
         self._inbox: SimpleQueue[tuple[str, Sequence[Request]]] = SimpleQueue()
         self._gate = Lock()  # closes behind the last submission
@@ -148,18 +151,15 @@ class EngineCore:
 
     def _receive(self, wait: bool = False) -> None:
         """Take what came in; with `wait`, until something comes. End what is out of time."""
-        try:
-            while True:
-                word, requests = self._inbox.get(block=wait)
-                wait = False
-                for request in requests:
-                    if word == "submit":
-                        self._requests[request.id] = request
-                        self.scheduler.add(request.work)
-                    else:
-                        self._end(request, "cancelled")
-        except Empty:
-            pass
+        while wait or not self._inbox.empty():
+            word, requests = self._inbox.get()
+            wait = False
+            for request in requests:
+                if word == "submit":
+                    self._requests[request.id] = request
+                    self.scheduler.add(request.work)
+                else:
+                    self._end(request, "cancelled")
         now = monotonic()
         for request in [request for request in self._requests.values() if request.out_of_time(now)]:
             self._end(request, "time")
@@ -203,6 +203,9 @@ class EngineCore:
         """What each chunk's rows lead to. A request whose rows or stages fail fails alone."""
         outcomes: list[Outcome] = []
         row = 0
+        drawn: dict[int, int] = {}
+        if len(plan.chunks) > 1 and not isinstance(logits, CutawayError) and not self._recorder.active:
+            drawn = draw_rows(plan, self._requests, logits, self._team)
         for chunk in plan.chunks:
             request = self._requests[chunk.work.id]
             chosen: list[Chosen] = []
@@ -210,7 +213,8 @@ class EngineCore:
             try:
                 if isinstance(logits, CutawayError):
                     raise logits
-                for one in request.choose(chunk, logits[row : row + chunk.rows], self._recorder):
+                rows, last = logits[row : row + chunk.rows], drawn.get(row + chunk.rows - 1)
+                for one in request.choose(chunk, rows, self._recorder, last):
                     chosen.append(one)  # each stays if the next one fails
             except Exception as error:
                 failed = _as_ours(error, "no token could be chosen")

@@ -87,29 +87,37 @@ class Request:
 
     def draft(self, cost: CostModel, sharers: int) -> None:
         """Make tokens due that likely follow the last one, as many as pay in a step that `sharers` answers share."""
+        if self.speculator is None:
+            return
         work = self.work
         work.drafts = []
-        if self.speculator is not None and self.outputs and work.due == 1:
+        if self.outputs and work.due == 1:
             one = cost.predict(1, pairs(work.computed, 1)) - cost.base
             left = self.most - self.outputs - 1
             work.drafts = self.speculator.draft(work.tokens, left, cost.base // sharers + one, one)
 
-    def choose(self, chunk: Chunk, rows: F32, recorder: Recorder) -> Iterator[Chosen]:
+    def draws(self, chunk: Chunk) -> bool:
+        """Whether the last of the chunk's rows gives a token, and no other does."""
+        return chunk.start + chunk.count == len(self.work.tokens) and self.params.max_tokens != 0
+
+    def choose(self, chunk: Chunk, rows: F32, recorder: Recorder, drawn: int | None = None) -> Iterator[Chosen]:
         """Read a chunk's rows: the prompt's log-probabilities, then the next token, and one more for every draft that
         was chosen, up to the answer's end. Nothing if no token is due yet.
 
-        rows: float32 [chunk.rows, vocab]. Raises EngineError where a row is not finite, and what a stage raises.
+        rows: float32 [chunk.rows, vocab]. drawn: the last one's, if it `draws` and that was done beforehand.
+        Raises EngineError where a row is not finite, and what a stage raises.
         """
         tokens, first = self.work.tokens, chunk.start + chunk.count - chunk.rows
         silent = len(tokens) - 1 - first  # rows of the prompt
-        for row, token in zip(rows, tokens[first + 1 :], strict=False):
-            told = token_logprobs(row, token, self.params.prompt_logprobs or 0)
-            self.prompt_logprobs.append(TokenLogprob(token, told.logprob, told.rank, told.top))
+        if silent:
+            for row, token in zip(rows, tokens[first + 1 :], strict=False):
+                told = token_logprobs(row, token, self.params.prompt_logprobs or 0)
+                self.prompt_logprobs.append(TokenLogprob(token, told.logprob, told.rank, told.top))
         if self.params.max_tokens == 0:
             return
         drafts = self.work.drafts[: chunk.drafted]
         for at, row in enumerate(rows[silent:]):
-            choice = self.sampler.choose(row, recorder)
+            choice = self.sampler.choose(row, recorder, drawn)
             text, stop = self.stops.push(choice.token)
             yield Chosen(choice, text, stop)
             if stop is not None or drafts[at : at + 1] != [choice.token]:

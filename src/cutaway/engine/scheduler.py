@@ -64,8 +64,9 @@ class Scheduler:
     def plan(self) -> Plan:
         """The next step; pages for it are held when this returns. Empty only if there is no request."""
         admitted = self._admit()
-        if not self._fit(self.running, drafts=True):  # a draft takes no page that another needs
-            for work in self.running:
+        drafting = [work for work in self.running if work.drafts]
+        if drafting and not self._fit(self.running, drafts=True):  # a draft takes no page that another needs
+            for work in drafting:
                 work.drafts = []
         chunks, preempted = self._place(self._grants())
         return Plan(chunks, admitted, preempted)
@@ -120,6 +121,8 @@ class Scheduler:
     def _grants(self) -> dict[int, int]:
         """Tokens that running requests may compute, the smallest due first; none where the step has nothing left for a
         prompt, for a token by itself costs more than it would in a chunk."""
+        if all(work.answers_one for work in self.running):
+            return {work.id: 1 for work in self.running}  # as what follows would come to
         tokens, rows = self.limits.max_tokens, self.limits.max_rows
         quick, time = self._times()
         oldest = next((work for work in self.running if work.due > 1 or len(work.tokens) == work.prompt), None)
@@ -164,7 +167,7 @@ class Scheduler:
             if count:
                 self.pages.extend(work.id, count)
                 end = work.computed + count
-                rows, drafted = (min(count, max(0, end - first)) for first in (work.rows_from, len(work.tokens)))
+                rows, drafted = min(count, max(0, end - work.rows_from)), min(count, max(0, end - len(work.tokens)))
                 chunks.append(Chunk(work, work.computed, count, rows, drafted))
             at += 1
         return tuple(chunks), tuple(preempted)

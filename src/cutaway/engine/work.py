@@ -32,6 +32,11 @@ class Work:
     def due(self) -> int:
         return len(self.tokens) + len(self.drafts) - self.computed
 
+    @property
+    def answers_one(self) -> bool:
+        """Whether it is due one token, and that is of its answer."""
+        return self.due == 1 and len(self.tokens) > self.prompt
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:

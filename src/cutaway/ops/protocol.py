@@ -179,9 +179,13 @@ Forward = Callable[["Ops", Step], Hidden]
 
 
 class Ops(Protocol):
-    """A backend. The first group runs at load, the second inside a step, the third joins both."""
+    """A backend. The first group runs at load, the second inside a step, the third joins both.
+
+    team: the extension's threads if it works on them; between steps they are free for others.
+    """
 
     name: str
+    team: Any
 
     # --- load -------------------------------------------------------------------------------------------------------
     def weight(self, matrix: Matrix, bias: F32 | None = None) -> Weight:

@@ -143,6 +143,7 @@ class ReferenceOps:
     quantize_activations: bool = False
     quantize_cache: bool | None = None
     name: str = field(default="reference", init=False)
+    team: None = field(default=None, init=False)
 
     # --- load -------------------------------------------------------------------------------------------------------
     def weight(self, matrix: Matrix, bias: F32 | None = None) -> ReferenceWeight:

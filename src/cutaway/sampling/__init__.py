@@ -6,7 +6,7 @@ from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
 from cutaway.sampling.params import LogprobsMode, SamplingParams, Stage
 from cutaway.sampling.presets import PRESETS, Preset, ignored_options, own_options, preset
 from cutaway.sampling.randomness import draw_seed
-from cutaway.sampling.sampler import STAGES, Choice, Sampler
+from cutaway.sampling.sampler import STAGES, Choice, Sampler, draw_together
 from cutaway.sampling.stop import StopChecker, StopKind, StopReason
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "ToolConstraint",
     "compile_constraint",
     "draw_seed",
+    "draw_together",
     "ignored_options",
     "own_options",
     "prepare_constraints",

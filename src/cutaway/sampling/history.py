@@ -9,14 +9,22 @@ from numpy.typing import NDArray
 
 
 class Tally:
-    """How often each token came, as two parallel arrays in order of first appearance."""
+    """How often each token of a growing list came, as two parallel arrays in order of first appearance. Counted when
+    somebody asks: without penalties nobody does."""
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: list[int]) -> None:
+        self._tokens = tokens
+        self._counted = 0
         self._place: dict[int, int] = {}
         self._ids = np.empty(64, np.int64)
         self._counts = np.zeros(64, np.int64)
 
-    def add(self, token: int) -> None:
+    def _count(self) -> None:
+        for token in self._tokens[self._counted :]:
+            self._add(token)
+        self._counted = len(self._tokens)
+
+    def _add(self, token: int) -> None:
         at = self._place.setdefault(token, len(self._place))
         if at == len(self._ids):
             self._ids = np.concatenate((self._ids, np.empty_like(self._ids)))
@@ -26,10 +34,12 @@ class Tally:
 
     @property
     def ids(self) -> NDArray[np.int64]:
+        self._count()
         return self._ids[: len(self._place)]
 
     @property
     def counts(self) -> NDArray[np.int64]:
+        self._count()
         return self._counts[: len(self._place)]
 
 
@@ -39,26 +49,25 @@ class History:
 
     def __init__(self, prompt: Sequence[int], *, ngram: int = 0) -> None:
         self.prompt = tuple(int(token) for token in prompt)
-        self.tokens: list[int] = []
+        self.tokens = list(self.prompt)
         self.generated: list[int] = []
-        self.seen = Tally()
-        self.made = Tally()
+        self.seen = Tally(self.tokens)
+        self.made = Tally(self.generated)
         self.follows: dict[tuple[int, ...], set[int]] = {}
         self._ngram = ngram
-        for token in self.prompt:
-            self._note(token)
+        if ngram:
+            for end in range(ngram, len(self.tokens) + 1):
+                self._note(self.tokens[end - ngram : end])
 
     def add(self, token: int) -> None:
         self.generated.append(token)
-        self.made.add(token)
-        self._note(token)
+        self.tokens.append(token)
+        if self._ngram and len(self.tokens) >= self._ngram:
+            self._note(self.tokens[-self._ngram :])
 
     def last(self, count: int) -> tuple[int, ...]:
         """The last `count` tokens (fewer where there are fewer)."""
         return tuple(self.tokens[-count:]) if count else ()
 
-    def _note(self, token: int) -> None:
-        if self._ngram and len(self.tokens) >= self._ngram - 1:
-            self.follows.setdefault(self.last(self._ngram - 1), set()).add(token)
-        self.tokens.append(token)
-        self.seen.add(token)
+    def _note(self, run: list[int]) -> None:
+        self.follows.setdefault(tuple(run[:-1]), set()).add(run[-1])

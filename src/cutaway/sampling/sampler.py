@@ -7,10 +7,12 @@ and for log-probabilities of the distribution drawn from. tests/sampling/test_eq
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cutaway.sampling.edits import edits
 from cutaway.sampling.grammar_stage import form_stage
@@ -19,7 +21,7 @@ from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
 from cutaway.sampling.looking import Views
 from cutaway.sampling.params import GREEDY_BELOW, SamplingParams
 from cutaway.sampling.randomness import uniform53
-from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_token, log_total
+from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_rows, draw_token, log_total
 from cutaway.sampling.temperature import temperature_at
 from cutaway.sampling.truncation import Candidates, Moment, candidates, draw, surprises, truncations
 from cutaway.text import Tokenizer
@@ -70,6 +72,10 @@ class Choice:
     after: float | None = None
 
 
+Draw = tuple[float, int, float, float, int]
+"""1 / temperature (0: the best token), top_k, top_p, min_p, 53 random bits."""
+
+
 class Sampler:
     """Chooses the tokens of one choice of one request, and remembers them.
 
@@ -98,6 +104,9 @@ class Sampler:
         self._processed = params.logprobs is not None and params.logprobs_mode == "processed"
         unfused = params.typical_p < 1 or params.xtc_probability > 0 or params.mirostat == 2
         self._staged_only = self._processed or unfused
+        moving = params.temperature_end is not None or bool(params.dynamic_temperature_range)
+        self._fixed = None if moving else float(params.temperature)
+        self._cut = max(0, int(params.top_k)), float(params.top_p), float(params.min_p)
         self._vocab = 0
 
     @property
@@ -105,8 +114,16 @@ class Sampler:
         """The tokens of the output so far."""
         return tuple(self._history.generated)
 
-    def choose(self, logits: Row, recorder: Recorder = NULL) -> Choice:
-        """The next token. logits: float32 [vocab], left as it is.
+    def draw(self) -> Draw | None:
+        """What the next token takes if nothing is wanted but the fused draw from the row as it is."""
+        if self._edits or self._staged_only or self._fixed is None:
+            return None
+        if self._fixed < GREEDY_BELOW:
+            return 0.0, 0, 1.0, 0.0, 0
+        return 1.0 / self._fixed, *self._cut, self._uniform()
+
+    def choose(self, logits: Row, recorder: Recorder = NULL, drawn: int | None = None) -> Choice:
+        """The next token. logits: float32 [vocab], left as it is. drawn: what `draw_together` said of this row.
 
         Raises EngineError where the row holds NaN or +inf or leaves no token (nothing is remembered then), and
         ParameterError at the first row where the parameters name a token that the vocabulary has not.
@@ -118,7 +135,7 @@ class Sampler:
         views = Views() if recorder.active else None
         row = self._edited(raw, views)
         if views is None and not self._staged_only:
-            token = self._fused(row)
+            token = self._fused(row) if drawn is None else self._checked(drawn)
             choice = self._told(raw, token, None)
         else:
             token, kept = self._staged(row, views)
@@ -132,41 +149,43 @@ class Sampler:
         if self._form is not None:
             self._form.accept(int(token))
 
-    @property
-    def _where(self) -> str:
-        return f"at token {len(self._history.generated)} of the output"
+    def _checked(self, result: int, after: str = "") -> int:
+        if result < 0:
+            checked(result, f"{after}at token {len(self._history.generated)} of the output")
+        return result
 
     def _edited(self, raw: Row, views: Views | None) -> Row:
         if views is None and not self._edits:
             return raw
-        checked(best_token(raw), self._where)  # an edit must not hide a NaN
+        self._checked(best_token(raw))  # an edit must not hide a NaN
         if views is not None:
             views.add("model", raw)
         row = raw.copy() if self._edits else raw
         for name, edit in self._edits:
             edit(row, self._history)
             if views is not None:
-                checked(best_token(row), f"after {name} {self._where}")
+                self._checked(best_token(row), f"after {name} ")
                 views.add(name, row)
         return row
 
     def _temperature(self, row: Row) -> float:
+        if self._fixed is not None:
+            return self._fixed
         position = len(self._history.generated)
-        top = float(row[checked(best_token(row), self._where)]) if self.params.dynamic_temperature_range else 0.0
+        top = float(row[self._checked(best_token(row))]) if self.params.dynamic_temperature_range else 0.0
         return temperature_at(self.params, position, row, top)
 
     def _uniform(self) -> int:
         return uniform53(self.seed, self.choice, len(self._history.generated))
 
     def _fused(self, row: Row) -> int:
-        temperature, params = self._temperature(row), self.params
+        temperature = self._temperature(row)
         if temperature < GREEDY_BELOW:
-            return checked(best_token(row), self._where)
-        k, p, least = max(0, int(params.top_k)), float(params.top_p), float(params.min_p)
-        return checked(draw_token(row, 1.0 / temperature, k, p, least, self._uniform()), self._where)
+            return self._checked(best_token(row))
+        return self._checked(draw_token(row, 1.0 / temperature, *self._cut, self._uniform()))
 
     def _staged(self, row: Row, views: Views | None) -> tuple[int, Candidates]:
-        best = checked(best_token(row), self._where)
+        best = self._checked(best_token(row))
         top, temperature = float(row[best]), self._temperature(row)
         if temperature < GREEDY_BELOW:
             kept = Candidates(np.array([best], np.int32), np.array([int(UNIT)]), np.zeros(1))
@@ -206,6 +225,19 @@ class Sampler:
         stages = () if views is None else views.records(token)
         before, after = (stages[0].probability, stages[-1].probability) if stages else (None, None)
         return Choice(token, told.logprob, told.rank, told.top, stages, before, after)
+
+
+def draw_together(logits: NDArray[np.float32], samplers: Mapping[int, Sampler], team: Any = None) -> dict[int, int]:
+    """Draw from several rows in one call: by row, what its sampler's `choose` takes as `drawn`.
+
+    logits: float32 [rows, vocab]. samplers: whose next token a row gives; those that want more than a draw are left
+    out. team: the extension's threads to work on, or None.
+    """
+    draws = [(row, *draw) for row, sampler in samplers.items() if (draw := sampler.draw()) is not None]
+    if len(draws) < 2:
+        return {}
+    results = draw_rows(team, np.ascontiguousarray(logits, np.float32), draws)
+    return {draw[0]: result for draw, result in zip(draws, results, strict=True)}
 
 
 def _processed_logprobs(kept: Candidates, token: int, top: int) -> TokenLogprobs:

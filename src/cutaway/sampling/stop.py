@@ -126,7 +126,8 @@ class StopChecker:
 
 
 class Scan:
-    """Looks for stops in a growing text. text: all of it so far; include: show what matched."""
+    """Looks for stops in a growing text. text: all of it so far, if there are any to look for; include: show what
+    matched."""
 
     def __init__(self, strings: tuple[str, ...], patterns: tuple[str, ...], *, include: bool) -> None:
         self.text = ""
@@ -138,6 +139,8 @@ class Scan:
 
     def push(self, new: str, *, search: bool = True) -> tuple[str, Found | None]:
         """Adds `new`: what may be shown, and the stop if there is one (then nothing more will be shown)."""
+        if not self._strings and not self._patterns:
+            return new, None  # nothing to look for, nothing to hold
         start, self.text = len(self.text), self.text + new
         if self._patterns:
             found = self._grow(start, search=search)

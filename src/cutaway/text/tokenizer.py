@@ -92,6 +92,7 @@ class Tokenizer:
         self.end_ids = special.ends
         self._encoder = encoder
         self._strip_space = strip_space
+        self._added: dict[int, bytes] = {}
 
     def prepare(self) -> None:
         """Build the encoder now instead of at the first text; may run in another thread while weights load."""
@@ -142,9 +143,11 @@ class Tokenizer:
 
     def token_bytes(self, id: int) -> bytes:
         """What the token adds to the text; nothing for a control token."""
-        if self.vocabulary.types[self.vocabulary.check(id)] in {CONTROL, UNKNOWN}:
-            return b""
-        return self.vocabulary.spelled_bytes(id)
+        added = self._added.get(id)
+        if added is None:
+            silent = self.vocabulary.types[self.vocabulary.check(id)] in {CONTROL, UNKNOWN}
+            added = self._added[id] = b"" if silent else self.vocabulary.spelled_bytes(id)
+        return added
 
     def kind(self, id: int) -> str:
         """One of "normal", "control", "user", "byte", "unknown", "unused"."""
