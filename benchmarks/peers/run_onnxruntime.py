@@ -41,7 +41,10 @@ def converted(path: Path) -> Path:
         plain = made / "plain"
         given: dict[str, Any] = {"gguf_file": path.resolve().name}
         folder = path.resolve().parent
-        transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="float32", **given).save_pretrained(plain)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="float32", **given)
+        model.hf_quantizer = None  # its weights are plain, though it does not say so
+        vars(model.config).pop("quantization_config", None)
+        model.save_pretrained(plain)
         transformers.AutoTokenizer.from_pretrained(folder, **given).save_pretrained(plain)
         command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", plain, "-o", made, "-p", precision]
         command += ["-e", "cpu", "-c", made / "cache", "--extra_options", "block_size=32", "is_symmetric=true"]
