@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -49,6 +50,7 @@ def converted(path: Path) -> Path:
         command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", plain, "-o", made, "-p", precision]
         command += ["-e", "cpu", "-c", made / "cache", "--extra_options", "block_size=32", "is_symmetric=true"]
         subprocess.run(command, check=True, stdout=sys.stderr)
+        shutil.rmtree(plain)
     return made
 
 
