@@ -3,18 +3,16 @@
     python benchmarks/compare.py --peer-python PATH_TO_PYTHON
 
 Every round takes the machine's limits, ours, then each peer, on the same file with the same threads; medians, and the
-range. llama.cpp runs in a process of its own, through its C API (peers/run_llama.py). Pure Q4_0 and bf16 files are
-made from the real ones by its own quantizer. See docs/performance.md.
+range. Peers run in processes of their own (peers/), llama.cpp through its C API. Pure Q4_0 and bf16 files are made
+from the real ones by its own quantizer. See docs/performance.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -24,9 +22,10 @@ from statistics import median
 from typing import Any
 
 from goals import ROWS, Row
+from peer import OTHERS, Peer, named
 from whole_runs import whole_run_rows
 
-from cutaway.bench import Limits, Meter, Settings, Subject, Work, held_bytes, synthetic_model
+from cutaway.bench import Limits, Meter, Settings, Subject, held_bytes, synthetic_model
 from cutaway.bench.cost import Cost, step_costs, total
 from cutaway.bench.limits import middle
 from cutaway.bench.report import limits_line, processor
@@ -35,49 +34,11 @@ from cutaway.native import _native
 from cutaway.registry import resolve
 
 HERE = Path(__file__).resolve().parent
-SOURCES = {
-    "smollm2": "smollm2-135m",
-    "qwen": "qwen2.5-coder-0.5b",
-    "gemma": "gemma3-270m",
-}
+SOURCES = {"smollm2": "smollm2-135m", "qwen": "qwen2.5-coder-0.5b", "gemma": "gemma3-270m"}
 MADE = {"smollm2-bf16": ("smollm2", "BF16"), "qwen-q4_0": ("qwen", "Q4_0")}
 ROUND_SECONDS = 0.4  # of ours, in a round; the peer takes as many steps
 MOST_STEPS = 32
 PAUSE = 0.05  # for threads that spin after their work
-
-
-class Peer:
-    """A program that runs the same work, in a process of its own that speaks JSON lines."""
-
-    def __init__(self, name: str, python: str, script: str) -> None:
-        self.name = name
-        command = [python, str(HERE / "peers" / script)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        about = self.ask(do="about")
-        self.version: str = about["version"]
-        self.features: str = about["features"]
-
-    def ask(self, **command: Any) -> dict[str, Any]:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.name} ended with status {self._process.wait()} while it was asked: {command}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def run(self, work: Work, steps: int) -> float:
-        """Tokens a second."""
-        if work.streams:
-            seconds = self.ask(do="decode", streams=work.streams, context=work.context, steps=steps)["seconds"]
-            return float(work.streams * steps / seconds)
-        return float(work.tokens / self.ask(do="prompt", tokens=work.tokens)["seconds"])
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
 
 
 @dataclass(slots=True)
@@ -115,8 +76,7 @@ def measure(row: Row, path: Path | None, peers: Sequence[Peer], options: argpars
         subject, peers = Subject.load(row.model, file, settings, held=held_bytes(file)), ()
     else:
         subject = Subject.load(row.model, open_model(path), settings)
-    for peer in peers:
-        peer.ask(do="load", path=str(path), context=row.work.reach, streams=streams, threads=options.threads)
+        peers = [peer for peer in peers if peer.load(path, row.work, options.threads)]
     return _measure_row(row, subject, peers, options.rounds)
 
 
@@ -169,16 +129,25 @@ def _vector(meter: Meter, limits: Limits) -> Limits:
 # --- the table --------------------------------------------------------------------------------------------------------
 def line_of(m: Measured, peers: Sequence[str]) -> str:
     """A line of the table, in Markdown."""
-    ratio = m.ratio("llama.cpp")
-    cells = [m.row.name, spread(m.rates["cutaway"]), *(spread(m.rates.get(name, [])) for name in peers)]
-    cells += [
-        f"{ratio:.2f}×" if ratio else "",
-        f"{m.share:.0%}",
-        m.row.at_least(),
-        m.row.aim(),
-        m.row.verdict(m.share, ratio),
-    ]
+    ratio = m.ratio(reference())
+    cells = [m.row.name, spread(m.rates["cutaway"]), *(peer_cell(m, name) for name in peers)]
+    cells += [times(ratio), f"{m.share:.0%}", m.row.at_least(), m.row.aim(), m.row.verdict(m.share, ratio)]
     return "| " + " | ".join(cells) + " |"
+
+
+def reference() -> str:
+    """The peer that the goals' ratios are of: on AVX2, the llama.cpp of a wheel that is built for it."""
+    return "xllamacpp" if instruction_set() == "avx2" else "llama.cpp"
+
+
+def peer_cell(m: Measured, name: str) -> str:
+    """The reference's ratio has a column of its own."""
+    parts = [spread(m.rates.get(name, [])), "" if name == reference() else times(m.ratio(name))]
+    return ", ".join(part for part in parts if part)
+
+
+def times(ratio: float | None) -> str:
+    return f"{ratio:.2f}×" if ratio else ""
 
 
 def spread(rates: Sequence[float]) -> str:
@@ -190,23 +159,15 @@ def page(
 ) -> str:
     """What goes into docs/performance.md."""
     names = [p.name for p in peers]
-    heads = [
-        "work",
-        "cutaway, tokens/s",
-        *(f"{name}" for name in names),
-        "ratio to llama.cpp",
-        "share of the limit",
-        "at least",
-        "aim",
-        "met",
-    ]
+    heads = ["work", "cutaway, tokens/s", *(name if name == reference() else f"{name}, ratio" for name in names)]
+    heads += [f"ratio to {reference()}", "share of the limit", "at least", "aim", "met"]
     now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return "\n".join(
         [
             f"{processor()}, {options.threads} threads; instruction set {instruction_set()}; "
             f"Python {platform.python_version()}; {now}; medians (min–max) of {options.rounds} rounds.",
             *_limit_lines(measured),
-            *(f"{p.name}: {p.version}; {' '.join(p.features.split())}" for p in peers),
+            *(f"{p.name}: {p.about}" for p in peers),
             "",
             "| " + " | ".join(heads) + " |",
             "|" + "---|" * len(heads),
@@ -246,11 +207,13 @@ def write_page(text: str, isa: str) -> None:
 # --- models and peers -------------------------------------------------------------------------------------------------
 def start_peers(options: argparse.Namespace) -> list[Peer]:
     """Refuses a build of llama.cpp that leaves idle the AVX-512 that we use: it would compare with nothing."""
-    llama = Peer("llama.cpp", options.peer_python, "run_llama.py")
-    print(f"{llama.version}: {llama.features}", file=sys.stderr)
-    if instruction_set() in ("amx", "avx512") and "AVX512 = 1" not in llama.features:
+    others = [Peer(name, python) for name, python in options.peer]
+    if options.no_peer:
+        return others
+    llama = Peer("llama.cpp", options.peer_python)
+    if instruction_set() in ("amx", "avx512") and "AVX512 = 1" not in llama.about:
         raise SystemExit("this build of llama.cpp lacks AVX-512, which the processor has: build it here, from source")
-    return [llama, *([Peer("transformers", sys.executable, "run_transformers.py")] if options.transformers else [])]
+    return [llama, *others]
 
 
 def model_path(key: str, llama: Peer | None, options: argparse.Namespace) -> Path:
@@ -277,8 +240,15 @@ def model_path(key: str, llama: Peer | None, options: argparse.Namespace) -> Pat
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", default=sys.executable, help="an interpreter that has llama-cpp-python")
-    parser.add_argument("--no-peer", action="store_true", help="only ours and the limits")
-    parser.add_argument("--transformers", action="store_true", help="transformers in bf16, too (this interpreter)")
+    parser.add_argument("--no-peer", action="store_true", help="without llama.cpp")
+    parser.add_argument(
+        "--peer",
+        type=named,
+        action="append",
+        default=[],
+        metavar="NAME=PYTHON",
+        help=f"another one, and an interpreter that has it: {', '.join(OTHERS)}",
+    )
     for key in SOURCES:
         parser.add_argument(f"--{key}", help="a file; else it is fetched by name")
     parser.add_argument(
@@ -297,11 +267,11 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     options = parsed()
-    peers = [] if options.no_peer else start_peers(options)
-    llama = peers[0] if peers else None
+    peers = start_peers(options)
+    llama = None if options.no_peer else peers[0]
     measured: list[Measured] = []
     wanted = [r for r in ROWS if options.rows.lower() in r.name.lower() and (options.synthetic or not r.synthetic)]
-    for row in wanted:
+    for row in [r.on_avx2() for r in wanted] if instruction_set() == "avx2" else wanted:
         measured.append(measure(row, None if row.synthetic else model_path(row.model, llama, options), peers, options))
         print(line_of(measured[-1], [p.name for p in peers]), file=sys.stderr, flush=True)
     others = []

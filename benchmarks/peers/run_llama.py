@@ -1,4 +1,4 @@
-"""llama.cpp, driven through its C API: one JSON command a line on standard input, one JSON answer a line.
+"""llama.cpp, driven through its C API.
 
 Run by compare.py with an interpreter that has `llama-cpp-python` built from source on this machine. Needs nothing of
 cutaway. The Python class of that package costs up to 9 % on a small model, so batches are made once and given to
@@ -8,17 +8,16 @@ cutaway. The Python class of that package costs up to 9 % on a small model, so b
 from __future__ import annotations
 
 import ctypes
-import json
 import random
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import llama_cpp as api
+from commands import UnableError, answer
 
 UBATCH = 512
-FTYPES = {"Q4_0": api.LLAMA_FTYPE_MOSTLY_Q4_0, "BF16": api.LLAMA_FTYPE_MOSTLY_BF16}
+FTYPES = {"Q4_0": 2, "BF16": 32}  # llama.h's llama_ftype
 
 
 class Model:
@@ -29,7 +28,7 @@ class Model:
         params.n_gpu_layers = 0
         self.model = api.llama_model_load_from_file(path.encode(), params)
         if not self.model:
-            raise SystemExit(f"llama.cpp cannot load {path}")
+            raise UnableError(f"llama.cpp cannot load {path}")
         self.vocab = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self.model))
         chosen = api.llama_context_default_params()
         chosen.n_ctx = context * streams
@@ -101,30 +100,12 @@ def quantize(source: str, target: str, type: str, threads: int) -> None:
         raise SystemExit(f"llama_model_quantize says {status}")
 
 
-def main() -> None:
+def main(package: str = "llama-cpp-python") -> None:
     quiet = api.llama_log_callback(lambda level, text, data: None)
     api.llama_log_set(quiet, ctypes.c_void_p(0))
     api.llama_backend_init()
-    model: Model | None = None
-    for line in sys.stdin:
-        command = json.loads(line)
-        do, answer = command.pop("do"), {}
-        if do == "about":
-            answer = {
-                "version": f"llama-cpp-python {api.__version__}",
-                "features": api.llama_print_system_info().decode(),
-            }
-        elif do == "load":
-            if model is not None:
-                model.close()
-            model = Model(**command)
-        elif do == "quantize":
-            quantize(**command)
-        else:
-            assert model is not None
-            works: dict[str, Callable[..., float]] = {"prompt": model.prompt, "decode": model.decode}
-            answer = {"seconds": works[do](**command)}
-        print(json.dumps(answer), flush=True)
+    features = api.llama_print_system_info().decode()
+    answer({"version": f"{package} {api.__version__}", "features": features}, Model, quantize=quantize)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
-"""transformers in bfloat16, with the same commands as run_llama.py. It reads the same GGUF files, dequantized."""
+"""transformers in bfloat16. It reads the same GGUF files, dequantized."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from commands import answer
 
 
 class Model:
@@ -24,11 +23,16 @@ class Model:
         self.vocab = self.model.config.vocab_size
         self.filled: tuple[int, int, Any] = (0, 0, None)
 
+    def close(self) -> None:
+        del self.model
+
+    @torch.inference_mode()
     def prompt(self, tokens: int) -> float:
         begin = time.perf_counter()
         self.model(torch.randint(0, self.vocab, (1, tokens)), logits_to_keep=1)
         return time.perf_counter() - begin
 
+    @torch.inference_mode()
     def decode(self, streams: int, context: int, steps: int) -> float:
         if self.filled[:2] != (streams, context):
             out = self.model(torch.randint(0, self.vocab, (streams, context)), logits_to_keep=1, use_cache=True)
@@ -42,27 +46,8 @@ class Model:
         return seconds
 
 
-def main() -> None:
+if __name__ == "__main__":
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    model: Model | None = None
-    for line in sys.stdin:
-        command = json.loads(line)
-        do, answer = command.pop("do"), {}
-        with torch.inference_mode():
-            if do == "about":
-                answer = {
-                    "version": f"transformers {transformers.__version__}, torch {torch.__version__}",
-                    "features": "",
-                }
-            elif do == "load":
-                model = None
-                model = Model(**command)
-            else:
-                assert model is not None
-                answer = {"seconds": {"prompt": model.prompt, "decode": model.decode}[do](**command)}
-        print(json.dumps(answer), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    version = f"transformers {transformers.__version__}, torch {torch.__version__}"
+    answer({"version": version, "features": "bf16"}, Model)

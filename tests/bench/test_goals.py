@@ -41,3 +41,12 @@ def test_what_counts_as_met(goals: ModuleType, share: float, ratio: float | None
 def test_a_row_without_ratio_needs_no_peer(goals: ModuleType) -> None:
     row = goals.Row("x", "llama-3-8b", Work(streams=1), (0.85, 0.92))
     assert row.synthetic and row.verdict(0.9, None) == "yes"
+
+
+def test_on_avx2_the_goals_are_of_another_peer(goals: ModuleType) -> None:
+    decoding, prompt = (
+        goals.Row("x", "smollm2", work, (0.75, 0.90), (1.8, None)).on_avx2()
+        for work in (Work(streams=1, context=128), Work(tokens=512))
+    )
+    assert (decoding.at_least(), prompt.at_least(), prompt.aim()) == ("1×", "1.5×", "")
+    assert [prompt.verdict(0.1, ratio) for ratio in (1.4, 1.5, None)] == ["no", "aim", ""]
