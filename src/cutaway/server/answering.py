@@ -13,7 +13,7 @@ from cutaway.server.message import Message, gathered
 from cutaway.server.problems import ApiError, as_api_error
 from cutaway.server.run import Piece, Run, Visit
 from cutaway.server.service import Service, caller, service_of
-from cutaway.server.sse import DONE, ClientGoneError, EventStream, sse, to_json, while_connected
+from cutaway.server.sse import CLIENT_GONE, DONE, ClientGoneError, EventStream, sse, to_json, while_connected
 
 
 class Teller(Protocol):
@@ -57,7 +57,9 @@ async def answer(request: Request, run: Run, teller: Teller, *, stream: bool) ->
             run.close()
             return reply
     except BaseException as error:
-        run.close(error if isinstance(error, Exception) and not _is_gone(error) else None)
+        failed = error if isinstance(error, Exception) and not _is_gone(error) else None
+        run.close(failed, status=CLIENT_GONE if failed is None else as_api_error(failed).status)
+        request.scope["cutaway.told"] = True
         raise
     service = run.visit.service
     events = service.tapes.record(run.visit.id, caller(request), Telling(run, teller))

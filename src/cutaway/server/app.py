@@ -70,7 +70,7 @@ def create_app(
             CORSMiddleware, allow_origins=list(config.server.cors_origins), allow_methods=["GET", "POST"],
             allow_headers=["*"], expose_headers=["x-request-id", "retry-after"],
         )  # fmt: skip
-    app.add_middleware(Gate, keys=service.keys, log=service.log)
+    app.add_middleware(Gate, keys=service.keys, log=service.log, paths={path for _, path, _ in ROUTES})
     return app
 
 
