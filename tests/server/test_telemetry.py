@@ -236,7 +236,7 @@ def test_what_is_refused_is_one_span_with_status_and_code(
             (401, "invalid_api_key", unset), (400, "parameter_invalid", unset), (404, "model_not_found", unset),
             (503, "shutting_down", StatusCode.ERROR),
         ],
-        "POST": [(404, "not_found_error", unset)],
+        "POST": [(404, "route_not_found", unset)],
         "POST /v1/messages/count_tokens": [(400, "messages_invalid", unset)],
         f"POST {COMPLETIONS}": [(429, "rate_limit_exceeded", unset)],
     }  # fmt: skip

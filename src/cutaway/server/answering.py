@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cutaway.errors import CutawayError
 from cutaway.server.message import Message, gathered
 from cutaway.server.problems import ApiError, as_api_error
 from cutaway.server.run import Piece, Run, Visit
@@ -42,8 +43,10 @@ async def entered(request: Request, service: Service, model: str | None, answers
     visit = await while_connected(request, Visit.enter(request, service, model, answers))
     try:
         yield visit
-    except BaseException:
+    except BaseException as error:
         visit.close()
+        if isinstance(error, CutawayError):
+            raise as_api_error(error, visit.names) from error
         raise
 
 

@@ -136,9 +136,11 @@ def _answer_errors(app: FastAPI, log: Log) -> None:
 
     async def framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        what = {404: f"there is no {request.url.path}", 405: f"{request.url.path} does not take {request.method}"}
-        told = ApiError(error.status_code, what.get(error.status_code, str(error.detail)))
-        return error_reply(request, told, log)
+        message, code = {
+            404: (f"there is no {request.url.path}", "route_not_found"),
+            405: (f"{request.url.path} does not take {request.method}", "method_not_allowed"),
+        }.get(error.status_code, (str(error.detail), None))
+        return error_reply(request, ApiError(error.status_code, message, code=code, headers=error.headers), log)
 
     app.add_exception_handler(HTTPException, framework)
     app.add_exception_handler(ApiError, ours)

@@ -16,7 +16,7 @@ from cutaway.errors import CutawayError, EngineError
 from cutaway.sampling import SamplingParams, StopReason
 from cutaway.sampling.grammar import compile_constraint
 from cutaway.server.mailbox import Mailbox
-from cutaway.server.problems import ApiError, as_api_error
+from cutaway.server.problems import INPUTS, ApiError, as_api_error
 from cutaway.server.reader import Reader, Told
 from cutaway.server.roster import Lease
 from cutaway.server.service import Service, caller, request_id
@@ -42,7 +42,10 @@ class Piece:
 
 
 class Visit:
-    """A caller's place and its hold on a model; `close` gives both back. Nothing else may."""
+    """A caller's place and its hold on a model; `close` gives both back. Nothing else may.
+
+    names: what the request calls our parameters, where it calls them otherwise.
+    """
 
     def __init__(self, service: Service, request: Request, lease: Lease, stack: ExitStack) -> None:
         self.service = service
@@ -53,6 +56,7 @@ class Visit:
         self.caller = caller(request)
         self.lease = lease
         self.warnings: list[str] = []
+        self.names = dict(INPUTS.get(self.path, {}))
         self._stack = stack
 
     @classmethod
