@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from cutaway.config import LimitsConfig, ModelConfig
+from cutaway.server.app import create_app
 from server.serving import CHAT, COMPLETIONS, HELLO, Running, config_for, raw_request, running, until
 
 pytestmark = pytest.mark.models
@@ -176,6 +178,27 @@ def test_limits(smollm2_path: Path) -> None:
         text = server.client.get("/metrics").text
         assert 'cutaway:refused_total{reason="queue"} 1.0' in text
         assert "secret" not in server.stream.getvalue()
+
+
+def test_a_page_can_read_why_it_was_refused_and_only_a_listed_one(smollm2_path: Path) -> None:
+    app = create_app(config_for(smollm2_path, api_keys=("secret",), cors_origins=("http://page",)))
+
+    async def asked() -> list[httpx.Response]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+            wanted = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+            return [
+                await client.options(CHAT, headers={"origin": "http://page"} | wanted),
+                await client.options(CHAT, headers={"origin": "http://other"} | wanted),
+                await client.post(CHAT, headers={"origin": "http://page"}),
+                await client.post(CHAT, headers={"origin": "http://other"}),
+            ]
+
+    preflight, foreign, refused, unread = asyncio.run(asked())
+    assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (200, "http://page")
+    assert foreign.status_code == 400
+    assert refused.status_code == 401 and refused.headers["access-control-allow-origin"] == "http://page"
+    assert refused.headers["www-authenticate"] == "Bearer" and refused.headers["x-request-id"]
+    assert unread.status_code == 401 and "access-control-allow-origin" not in unread.headers
 
 
 def raw_keyed(server: Running, key: str, fields: dict[str, Any]) -> socket.socket:

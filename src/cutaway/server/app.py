@@ -65,12 +65,12 @@ def create_app(
         app.add_route(path, resumable(endpoint) if path in STREAMS else endpoint, methods=[method])
     describe_routes(app, [(method, path, endpoint.__doc__ or "") for method, path, endpoint in ROUTES])
     _answer_errors(app, service.log)
-    if config.server.cors_origins:
+    app.add_middleware(Gate, keys=service.keys, log=service.log, paths={path for _, path, _ in ROUTES})
+    if config.server.cors_origins:  # around the gate, so that a page can read why it was refused
         app.add_middleware(
             CORSMiddleware, allow_origins=list(config.server.cors_origins), allow_methods=["GET", "POST"],
             allow_headers=["*"], expose_headers=["x-request-id", "retry-after"],
         )  # fmt: skip
-    app.add_middleware(Gate, keys=service.keys, log=service.log, paths={path for _, path, _ in ROUTES})
     return app
 
 
