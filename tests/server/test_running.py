@@ -16,8 +16,11 @@ import httpx
 import numpy as np
 import pytest
 
+from cutaway.assemble import Engine
 from cutaway.config import LimitsConfig, ModelConfig
+from cutaway.server import roster
 from cutaway.server.app import create_app
+from cutaway.server.served import Served, open_engine
 from server.serving import CHAT, COMPLETIONS, HELLO, Running, config_for, raw_request, running, until
 
 pytestmark = pytest.mark.models
@@ -322,3 +325,29 @@ def test_several_models_within_one_budget(smollm2_path: Path, gemma_path: Path) 
         roster.budget = 1000
         error = server.refused(COMPLETIONS, 503, model="gemma", prompt="x")
         assert "budget for models is 1000" in error["message"]
+
+
+def test_a_load_goes_on_when_its_client_leaves(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger then holds what it took, and the next client finds it; one that only waited is not begun."""
+    config = config_for(smollm2_path)
+    later = [replace(config.models[0], name=name) for name in ("second", "third")]
+    with running(replace(config, models=(config.models[0], *later))) as server:
+        go, opened = threading.Event(), []
+
+        def slowly(served: Served) -> Engine:
+            opened.append(served.name)
+            assert go.wait(20)
+            return open_engine(served)
+
+        monkeypatch.setattr(roster, "open_engine", slowly)
+        models = server.service.roster.models
+        for name in ("second", "third"):
+            with raw_request(server, COMPLETIONS, {"model": name, "prompt": "x"}):
+                until(lambda name=name: models[name].users == 1)  # type: ignore[misc]
+                until(lambda: models["second"].state == "loading")
+            until(lambda name=name: models[name].users == 0)  # type: ignore[misc]
+        go.set()
+        until(lambda: models["second"].state == "ready")
+        assert opened == ["second"] and models["third"].state == "unloaded"
+        assert server.ok(COMPLETIONS, model="second", prompt="x", max_tokens=1)
+        assert opened == ["second"]
