@@ -322,6 +322,9 @@ def test_several_models_within_one_budget(smollm2_path: Path, gemma_path: Path) 
         names = roster.names
         drawn = [names.find("half", str(i))[0] for i in range(400)]
         assert 150 < drawn.count("smol") < 250 and names.find("half", "7") == names.find("half", "7")
+        roster.models["smol"].state = "loading"  # as when it comes back
+        assert server.client.get("/health").status_code == 200
+        roster.models["smol"].state = "ready"
         roster.budget = 1000
         error = server.refused(COMPLETIONS, 503, model="gemma", prompt="x")
         assert "budget for models is 1000" in error["message"]

@@ -51,8 +51,8 @@ class Roster:
 
     @property
     def ready(self) -> bool:
-        """Whether all that is to be loaded at start is."""
-        return all(served.state != "loading" and served.sha256 for served in self.models.values() if served.at_start)
+        """Whether all that is loaded at start was. A model that went for another and comes back changes nothing."""
+        return all(served.fingerprint for served in self.models.values() if served.at_start)
 
     @property
     def taken(self) -> int:
