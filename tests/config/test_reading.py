@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cutaway.config import (
     EXAMPLE,
     Config,
+    check_served,
     config_paths,
     find_config,
     load_config,
@@ -112,6 +113,24 @@ def test_wrong_content_names_key_expected_and_given(text: str, words: str) -> No
     with pytest.raises(ConfigError) as raised:
         parse_config(text)
     assert words in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[server]\nmemory = "lots"', "a size such as 6 GB"),
+        ('[[models]]\nmodel = "a"\nname = "x"\n[[models]]\nmodel = "b"\nname = "x"', "two models are served as 'x'"),
+        ('[aliases]\ny = "xx"\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names 'xx'; served are x"),
+        ('[aliases]\ny = { x = 1, z = 2 }\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names 'z'"),
+        ('[aliases]\nx = "x"\n[[models]]\nmodel = "a"\nname = "x"', "the name of a model that is served"),
+    ],
+)
+def test_what_a_server_could_not_use_is_said_without_one(text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check_served(parse_config(text), "cutaway.toml")
+    assert words in raised.value.message
+    check_served(parse_config('[aliases]\ny = "of its own"\n[[models]]\nmodel = "a.gguf"'), "cutaway.toml")
+    check_served(parse_config('[aliases]\ny = "later"'), "cutaway.toml")
 
 
 def test_found_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

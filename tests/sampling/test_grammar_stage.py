@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cutaway.errors import ParameterError
 from cutaway.sampling import Sampler, SamplingParams
+from cutaway.sampling.grammar_stage import GRACE
 from cutaway.text.reasoning import ReasoningFormat, split_reasoning
 from sampling.generating import answer
 from sampling.small_tokenizer import marker, small_tokenizer
@@ -32,6 +35,27 @@ def test_the_budget_forces_the_closing_marker() -> None:
     assert greedy(params, list("abcdefg")) == ["a", "b", "c", "</think>", "e", "f", "g"]
     assert greedy(params.replace(reasoning_budget=0), list("ab")) == ["</think>", "b"]
     assert greedy(params, ["a", "</think>", "b", "c", "d", "e"]) == ["a", "</think>", "b", "c", "d", "e"]
+
+
+@given(st.text(min_size=1, max_size=8))
+def test_the_budget_cuts_no_character(text: str) -> None:
+    """Whatever the cut: tokens are single bytes here, so that characters of up to four tokens are cut everywhere."""
+    tokens = [token for char in text for token in small_tokenizer().encode(char, add_special=False)]
+    wishes = [small_tokenizer().piece(token) for token in tokens]
+    for budget in range(len(wishes) + 1):
+        params = SamplingParams(reasoning=THINK, reasoning_open=True, reasoning_budget=budget)
+        out = greedy(params, [*wishes, "z", "z", "z", "z"])
+        assert out.count("</think>") == 1
+        said = out[: out.index("</think>")]
+        assert budget <= len(said) <= budget + GRACE
+        written = b"".join(small_tokenizer().token_bytes(marker(piece)) for piece in said)
+        assert (text + "zzzz").startswith(written.decode())
+
+
+def test_bytes_that_never_become_a_character_get_no_more_than_the_grace() -> None:
+    params = SamplingParams(reasoning=THINK, reasoning_open=True, reasoning_budget=2)
+    begins = small_tokenizer().piece(small_tokenizer().encode("\U0001f642", add_special=False)[0])
+    assert greedy(params, ["a", *[begins] * 9])[: 2 + GRACE + 1] == ["a", *[begins] * (1 + GRACE), "</think>"]
 
 
 def test_the_budget_counts_from_the_opening_marker() -> None:

@@ -29,7 +29,7 @@ TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": "ping", "parameters": EMPTY}},
     {"name": "now"},
 ]
-SCHEMAS = {"add": ADD, "ping": EMPTY, "now": {"type": "object"}}
+SCHEMAS = {"add": ADD, "ping": EMPTY, "now": EMPTY}
 
 
 def constraint(format: str, **options: Any) -> ToolConstraint:
@@ -61,6 +61,25 @@ def test_required_and_named_calls(format: str, options: dict[str, Any]) -> None:
             jsonschema.validate(json.loads(call.arguments), SCHEMAS[call.name])
             assert call.name == options.get("name", call.name)
     assert ended
+
+
+@pytest.mark.parametrize("parameters", [None, {"properties": {}}, {"type": "object", "properties": {}, "required": []}])
+@pytest.mark.parametrize("format", TOOL_FORMATS)
+def test_a_function_without_parameters_is_called_with_none(format: str, parameters: Any) -> None:
+    """C39. A schema that leaves further properties open would let a weak model make some up."""
+    tool = {"name": "ping"} | ({} if parameters is None else {"parameters": parameters})
+    made = tool_constraint(format, [tool], small_tokenizer(), choice="required", parallel=False)
+    params = SamplingParams(grammar=made.grammar, visible_tokens=made.visible_tokens)
+    texts = [answer(params, seed=seed, lift=closers(), most=300) for seed in range(3)]
+    told = [parse_tools(text, format, names=["ping"]) for text in texts if text is not None]
+    assert told and all(json.loads(one.calls[0].arguments) == {} for one in told)
+
+
+def test_parameters_that_say_more_than_that_stay_open() -> None:
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {}, "additionalProperties": True}}
+    grammar = tool_constraint("hermes", [tool], small_tokenizer(), choice="required").grammar
+    assert accepts("grammar", grammar, '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>')
+    assert accepts("grammar", grammar, '<tool_call>{"name": "f", "arguments": {}}</tool_call>')
 
 
 CALL = '<tool_call>{"name": "add", "arguments": {"a": 1, "unit": "km"}}</tool_call>'

@@ -82,11 +82,11 @@ VALUES: dict[str, Any] = {
     "dynatemp_range": 0.3, "dynatemp_exponent": 1.5, "logit_bias": {"5": 1.0}, "allowed_tokens": [5],
     "banned_tokens": [5], "bad_words": ["x"], "allowed_token_ids": [5], "seed": 5, "n": 2, "max_tokens": 5,
     "max_completion_tokens": 5, "max_output_tokens": 5, "n_predict": 5, "min_tokens": 2, "min_new_tokens": 2,
-    "stop": ["x"], "stop_regex": "x", "stop_token_ids": [5], "include_stop_str": True, "ignore_eos": True,
-    "include_stop_str_in_output": True, "time_limit": 5.0, "t_max_predict_ms": 5000.0, "logprobs_mode": "processed",
-    "prompt_logprobs": 2, "regex": "x", "choice": ["x"], "grammar": 'start: "x"', "json_schema": {"type": "null"},
-    "guided_json": {"type": "null"}, "guided_regex": "x", "guided_choice": ["x"], "guided_grammar": 'start: "x"',
-    "speculate": "ngram",
+    "stop": ["x"], "stop_sequences": ["x"], "stop_regex": "x", "stop_token_ids": [5], "include_stop_str": True,
+    "ignore_eos": True, "include_stop_str_in_output": True, "time_limit": 5.0, "t_max_predict_ms": 5000.0,
+    "logprobs_mode": "processed", "prompt_logprobs": 2, "regex": "x", "choice": ["x"], "grammar": 'start: "x"',
+    "json_schema": {"type": "null"}, "guided_json": {"type": "null"}, "guided_regex": "x", "guided_choice": ["x"],
+    "guided_grammar": 'start: "x"', "speculate": "ngram",
 }  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def test_every_sampling_parameter_arrives(route: type[Choosing]) -> None:
         if name == "temperature_end":
             said["temperature_length"] = 9
         fields, warnings = read_fields(route, said, strict=True)
-        params, more = sampling_params(fields, SamplingParams(), LimitsConfig(), {})
+        params, more, _ = sampling_params(fields, SamplingParams(), LimitsConfig(), {})
         expected = 5.0 if name == "t_max_predict_ms" else {5: 1.0} if name == "logit_bias" else VALUES[name]
         assert getattr(params, OURS.get(name, name)) == expected, name
         assert not warnings and not more

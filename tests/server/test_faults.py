@@ -52,7 +52,7 @@ def test_a_body_that_never_ends_is_a_408(smollm2_path: Path, monkeypatch: pytest
 
 
 def test_connections_notice_a_machine_that_vanished() -> None:
-    """No FIN comes from it: the kernel must ask. (That it does cannot be shown without a second machine.)"""
+    """No FIN comes from it: the kernel must ask. (docs/serving.md has how long that took; to try it needs root.)"""
     with open_listener(ServerConfig(port=0)) as listener, socket.create_connection(listener.getsockname()[:2]):
         accepted, _ = listener.accept()
         with accepted:

@@ -261,9 +261,16 @@ def test_tapes_are_their_callers_and_end() -> None:
         await first.aclose()  # type: ignore[attr-defined]
         rest = [e async for e in tapes.resume("id:1", "me")]
         assert [e.split(b"\n")[0] for e in got + rest] == [f"id: id:{i}".encode() for i in range(5)]
-        for last, caller in (("id:1", "you"), ("other:1", "me"), ("id:x", "me"), ("id", "me")):
+        for last, caller in (
+            ("id:1", "you"), ("other:1", "me"), ("id:x", "me"), ("id", "me"), ("id:5", "me"),
+            ("id:" + "9" * 5000, "me"),
+        ):  # fmt: skip
             with pytest.raises(ApiError):
                 tapes.resume(last, caller)
+        assert [e async for e in tapes.resume("id:4", "me")] == []
+        other = [e async for e in tapes.record("id", "you", numbers(2, closed, 0.0))]  # an id that is taken
+        assert other[0].startswith(b"id: id.:0")
+        assert [e async for e in tapes.resume("id:3", "me")] == rest[-1:]
         await asyncio.sleep(0.5)
         with pytest.raises(ApiError):
             tapes.resume("id:1", "me")

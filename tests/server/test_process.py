@@ -78,9 +78,11 @@ def wait_ready(client: httpx.Client) -> None:
         time.sleep(0.05)
 
 
-def test_sigterm_lets_running_requests_end(smollm2_path: Path) -> None:
+def test_sigterm_lets_running_requests_end(smollm2_path: Path, tmp_path: Path) -> None:
+    config = tmp_path / "cutaway.toml"
+    config.write_text("[server]\ngrace = 300.0")  # a busy machine needs more than the 30 s for 400 tokens
     with (
-        process(f"small={smollm2_path}", "--context", "512") as server,
+        process(f"small={smollm2_path}", "--context", "512", "--config", str(config)) as server,
         httpx.Client(base_url=server.url(), timeout=60) as client,
     ):
         wait_ready(client)

@@ -34,7 +34,9 @@ def test_a_body_that_is_not_utf8_is_named(encoding: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"", "not valid JSON"),
+        (b"", "empty"),
+        (b"\x1f\x8b\x08", "gzip"),
+        (b'{"a": 1,}', "line 1 column"),
         (b"[1]", "must be a JSON object, not an array"),
         (b'{"a": NaN}', "NaN is no JSON number"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
@@ -70,8 +72,67 @@ class TestOverTheSocket:
         assert smol.client.post(CHAT, content=b" " * (8 * 2**20 + 1)).status_code == 413
         assert smol.client.post(CHAT, content=iter([b" " * 2**20] * 9)).status_code == 413
         assert smol.refused("/nowhere", 404)["message"] == "there is no /nowhere"
-        assert smol.client.get(CHAT).status_code == 405
+        refused = smol.client.get(CHAT)
+        assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+        assert refused.json()["error"]["code"] == "method_not_allowed"
         assert smol.client.post("/health").status_code == 405
+
+    @pytest.mark.parametrize(
+        ("path", "input", "param"),
+        [
+            (CHAT, {"messages": HELLO}, "messages"),
+            (COMPLETIONS, {"prompt": "x"}, "prompt"),
+            ("/v1/responses", {"input": "x"}, "input"),
+            ("/v1/messages", {"messages": HELLO, "max_tokens": 9}, "messages"),
+        ],
+    )
+    def test_what_only_the_engine_refuses_is_named_as_the_request_named_it(
+        self, smol: Running, path: str, input: dict[str, Any], param: str
+    ) -> None:
+        long = json.loads(json.dumps(input).replace("Say hello.", "a " * 900).replace('"x"', f'"{"a " * 900}"'))
+        assert (error := smol.refused(path, **long)) and error.get("param", param) == param, error
+        schema = {"type": "array", "uniqueItems": True}
+        named: dict[str, dict[str, Any]] = {
+            "guided_json": schema, "json_schema": schema, "structured_outputs": {"json": schema},
+            "response_format": {"type": "json_schema", "json_schema": {"schema": schema}},
+        }  # fmt: skip
+        if path == "/v1/responses":
+            named["text"] = {"format": {"type": "json_schema", "schema": schema}}
+        if path == "/v1/messages":
+            named["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        for field, value in named.items():
+            error = smol.refused(path, **input, **{field: value})
+            assert error["message"].startswith(f"{field} at #: uniqueItems"), error
+            assert error.get("param", field) == field
+        error = smol.refused(path, **input, guided_regex="[a-")
+        assert error["message"].startswith("guided_regex cannot")
+
+    def test_a_token_that_is_not_there_and_tools_that_are_wrong_name_their_field(self, smol: Running) -> None:
+        assert smol.refused(COMPLETIONS, prompt=[5, 999_999])["param"] == "prompt"
+        tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "objec"}}}
+        assert smol.refused(CHAT, messages=HELLO, tools=[tool])["param"] == "tools"
+
+    @pytest.mark.parametrize(
+        ("path", "fields", "param"),
+        [
+            ("/tokenize", {"prompt": "a", "content": "b"}, "content"),
+            ("/tokenize", {"prompt": "a", "add_special": True, "add_special_tokens": False}, "add_special"),
+            ("/v1/messages", {"messages": HELLO, "max_tokens": 1, "stop": ["a"], "stop_sequences": ["b"]}, "stop_seq"),
+            (CHAT, {"messages": HELLO, "reasoning_budget": 1, "thinking_token_budget": 2}, "thinking_token_budget"),
+            (
+                "/v1/responses",
+                {"input": "x", "text": {"format": {"type": "json_object"}}, "response_format": {"type": "json_object"}}
+                | {"response_format": {"type": "json_schema", "json_schema": {"schema": True}}},
+                "text",
+            ),
+        ],
+    )
+    def test_names_that_mean_the_same_must_agree(
+        self, smol: Running, path: str, fields: dict[str, Any], param: str
+    ) -> None:
+        error = smol.refused(path, **fields)
+        assert "differ" in error["message"] or "both say" in error["message"]
+        assert param in error["message"]
 
     @pytest.mark.parametrize("prompt", ["", [""], [], [[]], ["a", ""]])
     def test_an_empty_prompt_is_refused(self, smol: Running, prompt: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -15,7 +16,11 @@ import httpx
 import numpy as np
 import pytest
 
+from cutaway.assemble import Engine
 from cutaway.config import LimitsConfig, ModelConfig
+from cutaway.server import roster
+from cutaway.server.app import create_app
+from cutaway.server.served import Served, open_engine
 from server.serving import CHAT, COMPLETIONS, HELLO, Running, config_for, raw_request, running, until
 
 pytestmark = pytest.mark.models
@@ -178,6 +183,27 @@ def test_limits(smollm2_path: Path) -> None:
         assert "secret" not in server.stream.getvalue()
 
 
+def test_a_page_can_read_why_it_was_refused_and_only_a_listed_one(smollm2_path: Path) -> None:
+    app = create_app(config_for(smollm2_path, api_keys=("secret",), cors_origins=("http://page",)))
+
+    async def asked() -> list[httpx.Response]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+            wanted = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+            return [
+                await client.options(CHAT, headers={"origin": "http://page"} | wanted),
+                await client.options(CHAT, headers={"origin": "http://other"} | wanted),
+                await client.post(CHAT, headers={"origin": "http://page"}),
+                await client.post(CHAT, headers={"origin": "http://other"}),
+            ]
+
+    preflight, foreign, refused, unread = asyncio.run(asked())
+    assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (200, "http://page")
+    assert foreign.status_code == 400
+    assert refused.status_code == 401 and refused.headers["access-control-allow-origin"] == "http://page"
+    assert refused.headers["www-authenticate"] == "Bearer" and refused.headers["x-request-id"]
+    assert unread.status_code == 401 and "access-control-allow-origin" not in unread.headers
+
+
 def raw_keyed(server: Running, key: str, fields: dict[str, Any]) -> socket.socket:
     body = json.dumps(fields).encode()
     head = (
@@ -296,6 +322,35 @@ def test_several_models_within_one_budget(smollm2_path: Path, gemma_path: Path) 
         names = roster.names
         drawn = [names.find("half", str(i))[0] for i in range(400)]
         assert 150 < drawn.count("smol") < 250 and names.find("half", "7") == names.find("half", "7")
+        roster.models["smol"].state = "loading"  # as when it comes back
+        assert server.client.get("/health").status_code == 200
+        roster.models["smol"].state = "ready"
         roster.budget = 1000
         error = server.refused(COMPLETIONS, 503, model="gemma", prompt="x")
         assert "budget for models is 1000" in error["message"]
+
+
+def test_a_load_goes_on_when_its_client_leaves(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger then holds what it took, and the next client finds it; one that only waited is not begun."""
+    config = config_for(smollm2_path)
+    later = [replace(config.models[0], name=name) for name in ("second", "third")]
+    with running(replace(config, models=(config.models[0], *later))) as server:
+        go, opened = threading.Event(), []
+
+        def slowly(served: Served) -> Engine:
+            opened.append(served.name)
+            assert go.wait(20)
+            return open_engine(served)
+
+        monkeypatch.setattr(roster, "open_engine", slowly)
+        models = server.service.roster.models
+        for name in ("second", "third"):
+            with raw_request(server, COMPLETIONS, {"model": name, "prompt": "x"}):
+                until(lambda name=name: models[name].users == 1)  # type: ignore[misc]
+                until(lambda: models["second"].state == "loading")
+            until(lambda name=name: models[name].users == 0)  # type: ignore[misc]
+        go.set()
+        until(lambda: models["second"].state == "ready")
+        assert opened == ["second"] and models["third"].state == "unloaded"
+        assert server.ok(COMPLETIONS, model="second", prompt="x", max_tokens=1)
+        assert opened == ["second"]

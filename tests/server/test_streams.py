@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,3 +148,16 @@ def test_speculation_gives_the_same_answer_and_is_counted(
     assert 0 < guessed["timings"]["accepted"] <= guessed["timings"]["drafted"]
     (drafted,) = (line for line in metrics.splitlines() if line.startswith("vllm:spec_decode_num_draft_tokens_total{"))
     assert float(drafted.split()[-1]) == guessed["timings"]["drafted"]
+
+
+@pytest.mark.parametrize("most", [3, 200])
+def test_what_a_response_did_not_end_is_incomplete(smol: Running, most: int) -> None:
+    asked = {"input": "Say hello.", "max_output_tokens": most, "temperature": 0, "stop": ["!"]}
+    events = [json.loads(event) for event in smol.events("/v1/responses", **asked)]
+    whole, streamed = smol.ok("/v1/responses", **asked), events[-1]["response"]
+    expected = "incomplete" if most == 3 else "completed"
+    assert events[-1]["type"] == f"response.{expected}"
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    for told in (whole["output"], streamed["output"], done):
+        assert [item["status"] for item in told] == [expected]
+        assert told[0]["content"] == whole["output"][0]["content"]

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from cutaway.config import TelemetryConfig, parse_config
+from cutaway.config import LimitsConfig, TelemetryConfig, parse_config
 from cutaway.engine import Timings
 from cutaway.errors import ConfigError
 from cutaway.sampling import SamplingParams
@@ -193,3 +193,57 @@ def test_what_a_server_tells_of_a_stream_and_of_a_client_that_leaves(smol: Runni
     (queue,), (prefill,), (decode,) = (spans[name] for name in ("queue", "prefill", "decode"))
     assert (stream.start_time or 0) <= (queue.start_time or 0) and (decode.end_time or 0) <= (stream.end_time or 0)
     assert queue.end_time == prefill.start_time and prefill.end_time == decode.start_time
+
+
+def refusals(spans: dict[str, list[ReadableSpan]]) -> dict[str, list[tuple[object, object, StatusCode]]]:
+    """By name: status, code, and the span's own status."""
+    return {
+        name: [
+            (attributes(s)["http.response.status_code"], attributes(s)["error.type"], s.status.status_code)
+            for s in found
+        ]
+        for name, found in spans.items()
+    }
+
+
+@pytest.mark.models
+def test_what_is_refused_is_one_span_with_status_and_code(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUTAWAY_API_KEYS", "secret")
+    config = replace(config_for(smollm2_path), limits=LimitsConfig(requests_per_minute=4))
+    exporter, unset = InMemorySpanExporter(), StatusCode.UNSET
+    with running(config) as server:
+        server.service.telemetry = telemetry_to(SimpleSpanProcessor(exporter), TelemetryConfig())
+        server.refused(CHAT, 401, messages=HELLO)
+        server.client.headers.update({"authorization": "Bearer secret", "traceparent": f"00-{TRACE}-{PARENT}-01"})
+        server.refused(CHAT, temperature="hot", messages=HELLO)
+        server.refused(CHAT, 404, model="nobody", messages=HELLO)
+        server.refused("/somewhere", 404)
+        server.refused("/v1/messages/count_tokens", messages=[])
+        server.refused(COMPLETIONS, prompt="one " * 600)  # the engine refuses it
+        server.refused(COMPLETIONS, prompt="one", max_tokens=2, regex="[a-")
+        for _ in range(2):
+            server.ok(COMPLETIONS, prompt="one", max_tokens=1)
+        server.refused(COMPLETIONS, 429, prompt="one")
+        server.service.admission.drain()
+        server.refused(CHAT, 503, messages=HELLO)
+        server.service.telemetry = None
+    spans = by_name(exporter)
+    told = refusals({name: found for name, found in spans.items() if name.startswith("POST")})
+    assert told == {
+        f"POST {CHAT}": [
+            (401, "invalid_api_key", unset), (400, "parameter_invalid", unset), (404, "model_not_found", unset),
+            (503, "shutting_down", StatusCode.ERROR),
+        ],
+        "POST": [(404, "route_not_found", unset)],
+        "POST /v1/messages/count_tokens": [(400, "messages_invalid", unset)],
+        f"POST {COMPLETIONS}": [(429, "rate_limit_exceeded", unset)],
+    }  # fmt: skip
+    began = {s.name: s for found in spans.values() for s in found}["POST"]
+    assert f"{began.context.trace_id:032x}" == TRACE and (began.start_time or 0) <= (began.end_time or 0)
+    reached = [attributes(s) for s in spans["text_completion smol"]]
+    assert [(a["http.response.status_code"], a.get("error.type")) for a in reached] == [
+        (400, "context_length_exceeded"), (400, "parameter_invalid"), (200, None), (200, None),
+    ]  # fmt: skip
+    assert all(s.status.status_code is unset for s in spans["text_completion smol"])

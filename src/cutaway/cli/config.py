@@ -19,16 +19,17 @@ def check(
     path: Annotated[Path | None, typer.Argument(help="The file; without it, the one that a run would use.")] = None,
 ) -> None:
     """Say whether a config is right, and what it sets."""
-    from cutaway.config import config_paths, find_config, load_config, settings
+    from cutaway.config import check_served, config_paths, find_config, load_config, settings
 
     found = path or find_config()
     if found is None:
         say("no config; looked at: " + ", ".join(str(p.absolute()) for p in config_paths()))
         return
     config = load_config(found, warn)
+    check_served(config, str(found))
     say(f"{found}: right")
     parts: list[tuple[str, Any]] = [("", config)]
-    parts += [(f"{name}.", getattr(config, name)) for name in ("sampling", "server", "limits", "logging")]
+    parts += [(f"{name}.", getattr(config, name)) for name in ("sampling", "server", "limits", "logging", "telemetry")]
     parts += [(f"models.{number}.", model) for number, model in enumerate(config.models)]
     for prefix, section in parts:
         said = {f.name for f in dataclasses.fields(section) if getattr(section, f.name) != f.default}

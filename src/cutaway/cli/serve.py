@@ -53,7 +53,7 @@ def serve(
     models: Annotated[list[str] | None, typer.Argument(help="Names or paths; NAME=MODEL gives one a name.")] = None,
 ) -> None:
     """Serve models over HTTP: OpenAI's and Anthropic's APIs on http://127.0.0.1:8000. Ends with Ctrl-C."""
-    config = _checked(_models(_options(read_config(LoadOptions(config=options.config)), options), models))
+    config = _checked(_options(_models(read_config(LoadOptions(config=options.config)), models), options))
     for model in config.models:
         model_on_disk(model.model)  # fetched with a progress bar, before anybody waits
     from cutaway.server import serve as run_server  # FastAPI is not for every command to load

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cutaway.config.sections import SECTIONS, Config
+from cutaway.config.sections import SECTIONS, Config, parse_bytes
 from cutaway.errors import ConfigError
 
 FILE_NAME = "cutaway.toml"
@@ -78,6 +78,24 @@ def parse_config(text: str, name: str = FILE_NAME, warn: Warn | None = None) -> 
 def check_config(config: Config, name: str) -> Config:
     """A config that was put together otherwise, checked as one that was read. Raises ConfigError."""
     return _validated(dataclasses.asdict(config), name)
+
+
+def check_served(config: Config, name: str) -> None:
+    """What only a server asks of a config: a size that is one, names that differ, aliases of what is there (where all
+    models are given names; else their files tell). Raises ConfigError."""
+    if config.server.memory is not None:
+        parse_bytes(config.server.memory)
+    names = [model.name for model in config.models if model.name]
+    if twice := next((one for one in names if names.count(one) > 1), None):
+        raise ConfigError(f"{name}: two models are served as {twice!r}", hint="give one another name")
+    for alias, target in (config.aliases or {}).items():
+        if alias in names:
+            raise ConfigError(f"{name}: aliases.{alias} is the name of a model that is served, too")
+        for model in [target] if isinstance(target, str) else target:
+            if names and len(names) == len(config.models) and model not in names:
+                near = difflib.get_close_matches(model, names, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else ""
+                raise ConfigError(f"{name}: aliases.{alias} names {model!r}; served are {', '.join(names)}", hint=hint)
 
 
 def _validated(values: dict[str, Any], name: str) -> Config:

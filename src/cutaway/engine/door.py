@@ -67,7 +67,7 @@ class Door:
         if not tokens:
             raise ParameterError("the prompt has no tokens", hint="this model adds none of its own; give it some text")
         if wrong := [token for token in tokens if not 0 <= token < self.vocab]:
-            raise ParameterError(f"the prompt holds token {wrong[0]}; ids of this model are 0 to {self.vocab - 1}")
+            raise ParameterError(f"prompt holds token {wrong[0]}; ids of this model are 0 to {self.vocab - 1}")
         params.check_vocab(self.vocab)
         if params.n > MAX_CHOICES:
             raise ParameterError(f"n is {params.n}; it must be 1 to {MAX_CHOICES}")

@@ -7,6 +7,7 @@ that is one token) or at once with the answer.
 
 from __future__ import annotations
 
+import codecs
 from typing import Literal
 
 import numpy as np
@@ -16,6 +17,9 @@ from cutaway.sampling.grammar import Matcher, Row, compile_constraint
 from cutaway.sampling.history import History
 from cutaway.sampling.params import SamplingParams
 from cutaway.text import Tokenizer
+
+GRACE = 3
+"""Tokens beyond the budget that may end a character begun within it: what is left of four bytes."""
 
 
 class FormStage:
@@ -46,8 +50,8 @@ class FormStage:
         return self._matcher
 
     def budget(self, row: Row, history: History) -> None:
-        """The closing marker, and nothing else, when the reasoning has had its tokens."""
-        if self._state == "inside" and self._left is not None and self._left <= 0:
+        """The closing marker, and nothing else, when the reasoning has had its tokens and stands between characters."""
+        if self._state == "inside" and self._closes():
             row.fill(-np.inf)
             row[self._closing[self._forced]] = 0.0
 
@@ -86,7 +90,7 @@ class FormStage:
 
     def _reason(self, token: int) -> None:
         if self._left is not None:
-            self._forced += self._left <= 0
+            self._forced += self._closes()
             self._left -= 1
         text = self._tail + self._spelled(token)
         found = text.find(self._end)
@@ -98,6 +102,19 @@ class FormStage:
             raise EngineError(
                 "the token that closed the reasoning also began the answer, unconstrained", code="constraint_failed"
             )
+
+    def _closes(self) -> bool:
+        """Whether the next token is one of the closing marker's."""
+        if self._left is None or self._left > 0:
+            return False
+        return self._forced > 0 or self._left <= -GRACE or not _cut(self._tail)
+
+
+def _cut(text: bytes) -> bool:
+    """Whether it ends inside a character."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.decode(text)
+    return bool(decoder.getstate()[0])
 
 
 def form_stage(params: SamplingParams, tokenizer: Tokenizer | None, end_ids: frozenset[int]) -> FormStage | None:

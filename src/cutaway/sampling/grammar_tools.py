@@ -52,7 +52,8 @@ def tool_constraint(
     choice: "auto": any text, and from an opening marker on a whole call of one of the tools; "required": at least one
     call (with parallel false: one), nothing else; with `name`: exactly one call, of that tool; "none": no constraint.
     The arguments follow the tool's schema; a schema that cannot be enforced is refused (ParameterError with keyword and
-    path), unless the tool says `"strict": false`: then its arguments are any JSON object, with a warning.
+    path), unless the tool says `"strict": false`: then its arguments are any JSON object, with a warning. A function
+    without parameters, or with `properties` and none in them, takes `{}`.
     form: what an answer that calls nothing must be, the arguments of `compile_constraint`: then "auto" is either calls
     and nothing else, or such a text. Where calls have no marker (llama3, gemma), a text of the form that is written as
     a call of one of the tools counts as one; "required" and `name` leave no room for a form.
@@ -99,8 +100,8 @@ def _tool(tool: Mapping[str, Any], where: str, tokenizer: Tokenizer, warnings: l
     if not isinstance(name, str) or not 1 <= len(name) <= 256:
         raise ParameterError(f"{where}: the function's name is {name!r:.40}; it must be a text of 1 to 256 characters")
     parameters = function.get("parameters", function.get("input_schema"))
-    if parameters is None:
-        return Tool(name, {"type": "object"})
+    if parameters is None or _names_nothing(parameters):
+        return Tool(name, {"type": "object", "additionalProperties": False})
     try:
         schema, told = enforceable(parameters, f"{where}.function.parameters")
         if "object" not in (kinds := schema.get("type", "object")):
@@ -113,6 +114,15 @@ def _tool(tool: Mapping[str, Any], where: str, tokenizer: Tokenizer, warnings: l
         return Tool(name, {"type": "object"})
     warnings.extend(told)
     return Tool(name, {**schema, "type": "object"})
+
+
+def _names_nothing(parameters: Any) -> bool:
+    """Whether a function takes no arguments, as people write that: no property is named, and nothing else is said."""
+    silent = {"type", "properties", "required", "title", "description", "$schema"}
+    return isinstance(parameters, Mapping) and parameters.keys() <= silent and (
+        parameters.get("properties") == {} and not parameters.get("required")
+        and parameters.get("type", "object") == "object"
+    )  # fmt: skip
 
 
 class _Writer:

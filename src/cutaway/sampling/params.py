@@ -72,7 +72,8 @@ class SamplingParams:
         json_object: any JSON object. json_schema: JSON that the schema accepts (a mapping, a bool, or JSON text).
         regex: text that the expression matches from end to end. choice: one of these texts. grammar: Lark or GBNF.
         reasoning, reasoning_open: the form is kept only after the reasoning ends; open: the prompt has begun it.
-        reasoning_budget: tokens of reasoning after which its closing marker is forced; None: no limit.
+        reasoning_budget: tokens of reasoning after which its closing marker is forced, up to three later where a
+            character is not complete; None: no limit.
         visible_tokens: control tokens whose names show in the text (markers of tool calls).
     Stopping
         max_tokens: None: until the context ends. min_tokens: no end token, stop token or stop before that many tokens.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil
 from time import monotonic
 
 from cutaway.config import LimitsConfig
@@ -86,7 +87,7 @@ class Admission:
             if len(recent) >= per_minute:
                 raise self._refusal(
                     "rate", 429, f"this key made {len(recent)} requests in the last minute; {per_minute} are allowed",
-                    round(recent[0] + MINUTE - now),
+                    ceil(recent[0] + MINUTE - now),
                 )  # fmt: skip
             recent.append(now)
             self._forget(now)

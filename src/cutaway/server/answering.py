@@ -9,11 +9,12 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cutaway.errors import CutawayError
 from cutaway.server.message import Message, gathered
 from cutaway.server.problems import ApiError, as_api_error
 from cutaway.server.run import Piece, Run, Visit
 from cutaway.server.service import Service, caller, service_of
-from cutaway.server.sse import DONE, ClientGoneError, EventStream, sse, to_json, while_connected
+from cutaway.server.sse import CLIENT_GONE, DONE, ClientGoneError, EventStream, sse, to_json, while_connected
 
 
 class Teller(Protocol):
@@ -42,8 +43,10 @@ async def entered(request: Request, service: Service, model: str | None, answers
     visit = await while_connected(request, Visit.enter(request, service, model, answers))
     try:
         yield visit
-    except BaseException:
+    except BaseException as error:
         visit.close()
+        if isinstance(error, CutawayError):
+            raise as_api_error(error, visit.names) from error
         raise
 
 
@@ -57,7 +60,9 @@ async def answer(request: Request, run: Run, teller: Teller, *, stream: bool) ->
             run.close()
             return reply
     except BaseException as error:
-        run.close(error if isinstance(error, Exception) and not _is_gone(error) else None)
+        failed = error if isinstance(error, Exception) and not _is_gone(error) else None
+        run.close(failed, status=CLIENT_GONE if failed is None else as_api_error(failed).status)
+        request.scope["cutaway.told"] = True
         raise
     service = run.visit.service
     events = service.tapes.record(run.visit.id, caller(request), Telling(run, teller))

@@ -65,12 +65,12 @@ def create_app(
         app.add_route(path, resumable(endpoint) if path in STREAMS else endpoint, methods=[method])
     describe_routes(app, [(method, path, endpoint.__doc__ or "") for method, path, endpoint in ROUTES])
     _answer_errors(app, service.log)
-    if config.server.cors_origins:
+    app.add_middleware(Gate, keys=service.keys, log=service.log, paths={path for _, path, _ in ROUTES})
+    if config.server.cors_origins:  # around the gate, so that a page can read why it was refused
         app.add_middleware(
             CORSMiddleware, allow_origins=list(config.server.cors_origins), allow_methods=["GET", "POST"],
             allow_headers=["*"], expose_headers=["x-request-id", "retry-after"],
         )  # fmt: skip
-    app.add_middleware(Gate, keys=service.keys, log=service.log)
     return app
 
 
@@ -136,9 +136,11 @@ def _answer_errors(app: FastAPI, log: Log) -> None:
 
     async def framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        what = {404: f"there is no {request.url.path}", 405: f"{request.url.path} does not take {request.method}"}
-        told = ApiError(error.status_code, what.get(error.status_code, str(error.detail)))
-        return error_reply(request, told, log)
+        message, code = {
+            404: (f"there is no {request.url.path}", "route_not_found"),
+            405: (f"{request.url.path} does not take {request.method}", "method_not_allowed"),
+        }.get(error.status_code, (str(error.detail), None))
+        return error_reply(request, ApiError(error.status_code, message, code=code, headers=error.headers), log)
 
     app.add_exception_handler(HTTPException, framework)
     app.add_exception_handler(ApiError, ours)

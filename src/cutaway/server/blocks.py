@@ -47,6 +47,11 @@ class Blocks:
             else:
                 yield from self.close()
 
+    @property
+    def open(self) -> Block | None:
+        """The block that is still written."""
+        return self.blocks[-1] if self._open else None
+
     def close(self) -> Iterator[tuple[Move, Block, str]]:
         """The open block ends."""
         if self._open:

@@ -49,12 +49,15 @@ def parse_json(body: bytes, max_depth: int) -> dict[str, Any]:
         raise bad_request(
             f"the body holds NUL bytes; {_looks_like(body)}. JSON is sent in UTF-8", code="encoding_invalid"
         )
+    if not text.strip():
+        raise bad_request("the body is empty; it must be a JSON object", code="json_invalid")
     try:
         value = json.loads(text, parse_constant=_refuse)
     except RecursionError:
         raise _too_deep(max_depth) from None
     except ValueError as error:
-        raise bad_request(f"the body is not valid JSON: {error}", code="json_invalid") from None
+        why = str(error) if isinstance(error, json.JSONDecodeError) else str(error).partition(";")[0]
+        raise bad_request(f"the body is not valid JSON: {why}", code="json_invalid") from None
     if not isinstance(value, dict):
         raise bad_request(f"the body must be a JSON object, not {_kind(value)}", code="json_invalid")
     check_depth(value, max_depth)
@@ -74,6 +77,8 @@ def check_depth(value: Any, most: int) -> None:
 
 def _looks_like(body: bytes) -> str:
     """What the bytes seem to be."""
+    if body.startswith(b"\x1f\x8b"):
+        return "it looks like gzip, and is not unpacked here"
     for mark, name in (
         (b"\xff\xfe\0\0", "UTF-32"),
         (b"\0\0\xfe\xff", "UTF-32"),

@@ -15,7 +15,7 @@ from cutaway.server.logprobs import chat_logprob
 from cutaway.server.message import Message
 from cutaway.server.parameters import chat_logprobs, check_stream_options, sampling_params, wants_usage
 from cutaway.server.reader import Told
-from cutaway.server.reading import read_fields
+from cutaway.server.reading import agreed, read_fields
 from cutaway.server.run import Piece, Run
 from cutaway.server.service import service_of
 from cutaway.text.tool_events import Arguments, CallStarted
@@ -28,12 +28,13 @@ async def chat(request: Request) -> Response:
     check_stream_options(fields)
     dialogue = _dialogue(fields)
     wanted = chat_logprobs(fields)
+    more: dict[str, Any] = {} if wanted is None else {"logprobs": wanted}
     async with entered(request, service, fields.model, fields.n or 1) as visit:
         served, engine = visit.lease.served, visit.lease.engine
-        params, said = sampling_params(
-            fields, engine.defaults, service.config.limits, service.sampling,
-            **({} if wanted is None else {"logprobs": wanted}),
-        )  # fmt: skip
+        params, said, names = sampling_params(
+            fields, engine.defaults, service.config.limits, service.sampling, **more
+        )
+        visit.names |= names
         ready = await service.in_thread(prepare, served, engine, dialogue, params)
         visit.warnings += [*warnings, *said, *ready.warnings]
         run = Run(visit, [ready.tokens], ready.params, reader=ready.reader, key=fields.cache_salt)
@@ -54,7 +55,7 @@ def _dialogue(fields: Chat) -> Dialogue:
         continue_final_message=continued,
         variables=template_variables(fields.chat_template_kwargs),
         truncation="auto" if fields.truncation == "auto" else "error",
-        reasoning_budget=fields.thinking_token_budget if fields.reasoning_budget is None else fields.reasoning_budget,
+        reasoning_budget=agreed(fields, "reasoning_budget", "thinking_token_budget"),
     )
 
 

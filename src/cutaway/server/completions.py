@@ -41,7 +41,10 @@ async def completions(request: Request) -> Response:
             more = {"logprobs": fields.logprobs} | ({"prompt_logprobs": fields.logprobs} if fields.echo else {})
         if fields.max_tokens is None and fields.n_predict is None and "max_tokens" not in service.sampling:
             more["max_tokens"] = min(MAX_TOKENS, service.config.limits.tokens_per_request or MAX_TOKENS)
-        params, said = sampling_params(fields, engine.defaults, service.config.limits, service.sampling, **more)
+        params, said, names = sampling_params(
+            fields, engine.defaults, service.config.limits, service.sampling, **more
+        )
+        visit.names |= names
         special = fields.add_special_tokens is not False
         tokens = await service.in_thread(heard, visit.warnings, _encoded, engine.tokenizer, prompts, special)
         visit.warnings += [*warnings, *said]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Collection
+from time import time_ns
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -13,17 +15,19 @@ from cutaway.server.answering import JsonReply
 from cutaway.server.keys import OPEN_PATHS, Keys
 from cutaway.server.logs import Log
 from cutaway.server.problems import ApiError, as_api_error
-from cutaway.server.sse import ClientGoneError
+from cutaway.server.service import service_of
+from cutaway.server.sse import CLIENT_GONE, ClientGoneError
+from cutaway.server.telemetry import Refusal
 
 _ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
-CLIENT_GONE = 499  # nobody reads it; it stands in logs
 
 
 class Gate:
     """Pure ASGI: nothing is between a route and its socket."""
 
-    def __init__(self, app: ASGIApp, *, keys: Keys, log: Log) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Keys, log: Log, paths: Collection[str]) -> None:
         self._app = app
+        self._paths = paths
         self._keys = keys
         self._log = log
 
@@ -35,6 +39,8 @@ class Gate:
         given = request.headers.get("x-request-id", "")
         scope["cutaway.id"] = given if _ID.fullmatch(given) else uuid.uuid4().hex
         scope["cutaway.caller"] = ""
+        scope["cutaway.began"] = time_ns()
+        scope["cutaway.route"] = scope["path"] if scope["path"] in self._paths else ""
         started = False
 
         async def send_with_id(message: Message) -> None:
@@ -64,7 +70,21 @@ def error_reply(request: HTTPConnection, error: Exception, log: Log) -> Response
         log.error("fault", **facts, exc_info=error)
     else:
         log.info("refused", **facts, code=told.code, error=told.message)
+    _trace(request, told)
     return JsonReply(_body(request, told), told.status, told.headers)
+
+
+def _trace(request: HTTPConnection, error: ApiError) -> None:
+    """A span for a request that no run has told of."""
+    telemetry, scope = service_of(request).telemetry, request.scope
+    if telemetry is None or "cutaway.told" in scope:
+        return
+    telemetry.refused(
+        Refusal(
+            scope["cutaway.id"], scope["method"], scope["cutaway.route"], request.headers, scope["cutaway.began"],
+            time_ns(), error.status, error.code or error.type,
+        )
+    )  # fmt: skip
 
 
 def _body(request: HTTPConnection, error: ApiError) -> dict[str, object]:

@@ -36,7 +36,7 @@ class Keys:
             found = number if hmac.compare_digest(given, key) else found
         if not found:
             what = "this API key is not known" if given else "an API key is needed: Authorization: Bearer KEY"
-            raise ApiError(401, what, code="invalid_api_key")
+            raise ApiError(401, what, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
         return f"key {found}"
 
 

@@ -31,11 +31,12 @@ async def messages(request: Request) -> Response:
     check_told(fields)
     dialogue = dialogue_of(fields)
     form = response_format(fields)
-    read = fields if form is None else fields.model_copy(update={"response_format": form})
     async with entered(request, service, fields.model, 1) as visit:
         served, engine = visit.lease.served, visit.lease.engine
-        more: dict[str, Any] = {} if fields.stop_sequences is None else {"stop": fields.stop_sequences}
-        params, said = sampling_params(read, engine.defaults, service.config.limits, service.sampling, **more)
+        params, said, names = sampling_params(
+            fields, engine.defaults, service.config.limits, service.sampling, form=form
+        )
+        visit.names |= names
         ready = await service.in_thread(prepare, served, engine, dialogue, params)
         visit.warnings += [*warnings, *said, *ready.warnings]
         run = Run(visit, [ready.tokens], ready.params, reader=ready.reader, key=fields.cache_salt)

@@ -37,8 +37,8 @@ def dialogue_of(fields: CountTokens) -> Dialogue:
     )  # fmt: skip
 
 
-def response_format(fields: Messages) -> dict[str, Any] | None:
-    """`output_config.format`, or `output_format` as it was called before, as chat completions have it."""
+def response_format(fields: Messages) -> tuple[str, dict[str, Any]] | None:
+    """`output_config`, or `output_format` as it was called before, and what it says as chat completions have it."""
     where = "output_format" if fields.output_format is not None else "output_config"
     format = fields.output_format or (fields.output_config or {}).get("format")
     if format is None:
@@ -47,7 +47,7 @@ def response_format(fields: Messages) -> dict[str, Any] | None:
         _fail(f"{where} names a format that is not supported; it may be {{type: 'json_schema', schema}}", where)
     if not isinstance(format.get("schema"), dict | bool):
         _fail(f"{where} must have a JSON schema, and has {format.get('schema')!r:.80}", where)
-    return {"type": "json_schema", "json_schema": {"schema": format["schema"]}}
+    return where, {"type": "json_schema", "json_schema": {"schema": format["schema"]}}
 
 
 def _tools(fields: CountTokens) -> tuple[list[dict[str, Any]], Any]:

@@ -19,7 +19,7 @@ OURS = {
     "no_repeat_ngram_size": "no_repeat_ngram", "include_stop_str_in_output": "include_stop_str",
     "allowed_token_ids": "allowed_tokens", "t_max_predict_ms": "time_limit",
     "thinking_token_budget": "reasoning_budget", "guided_regex": "regex", "guided_choice": "choice",
-    "guided_grammar": "grammar", "guided_json": "json_schema",
+    "guided_grammar": "grammar", "guided_json": "json_schema", "stop_sequences": "stop",
 }  # fmt: skip
 """Other servers' names of our parameters."""
 
@@ -27,6 +27,8 @@ APART = frozenset({"logprobs", "reasoning", "reasoning_budget"})
 """Fields with a parameter's name that a route reads itself."""
 _CONSTRAINTS = ("json_object", "json_schema", "regex", "choice", "grammar")
 _PARAMETERS = {f.name for f in dataclasses.fields(SamplingParams)}
+Form = tuple[str, Mapping[str, Any]]
+"""A field, and what it says in the shape of `response_format`."""
 _STRUCTURED = {
     "json": "json_schema",
     "json_object": "json_object",
@@ -37,18 +39,20 @@ _STRUCTURED = {
 
 
 def sampling_params(
-    fields: Choosing, defaults: SamplingParams, limits: LimitsConfig, config: Mapping[str, Any], **more: Any
-) -> tuple[SamplingParams, list[str]]:
-    """The parameters of a request over the config's over the model's, and warnings.
+    fields: Choosing, defaults: SamplingParams, limits: LimitsConfig, config: Mapping[str, Any],
+    *, form: Form | None = None, **more: Any,
+) -> tuple[SamplingParams, list[str], dict[str, str]]:
+    """The parameters of a request over the config's over the model's, warnings, and what the request called them.
 
-    more: what the route says of its own (it wins). Raises ApiError that names the field as the request did.
-    """
-    said, names = _said(fields)
+    form: what the route has for `response_format`. more: what the route says of its own (it wins).
+    Raises ApiError that names the field as the request did.
+    """  # fmt: skip
+    said, names = _said(fields, form)
     said |= more
     warnings: list[str] = []
     _limit(said, limits, warnings)
     try:
-        return _base(fields.preset, defaults, config).replace(**said), warnings
+        return _base(fields.preset, defaults, config).replace(**said), warnings, names
     except CutawayError as error:
         raise as_api_error(error, names) from None
 
@@ -64,7 +68,7 @@ def _base(name: str | None, defaults: SamplingParams, config: Mapping[str, Any])
     return (defaults if own in (None, "chat") else preset(own)).replace(**options)
 
 
-def _said(fields: Choosing) -> tuple[dict[str, Any], dict[str, str]]:
+def _said(fields: Choosing, form: Form | None) -> tuple[dict[str, Any], dict[str, str]]:
     """Our parameters as the request gave them, and what it called them. Raises ApiError for two that disagree."""
     said: dict[str, Any] = {}
     names: dict[str, str] = {}
@@ -77,7 +81,7 @@ def _said(fields: Choosing) -> tuple[dict[str, Any], dict[str, str]]:
         if ours in said and said[ours] != value:
             raise bad_request(f"{names[ours]} and {field} mean the same here, and differ", field, "parameter_invalid")
         said[ours], names[ours] = value, field
-    _form(fields, said, names)
+    _form(fields, form, said, names)
     return said, names
 
 
@@ -103,10 +107,11 @@ def _token_id(key: str) -> int:
     return int(key)
 
 
-def _form(fields: Choosing, said: dict[str, Any], names: dict[str, str]) -> None:
+def _form(fields: Choosing, form: Form | None, said: dict[str, Any], names: dict[str, str]) -> None:
     """response_format and structured_outputs as one of our constraints; there may be one in all."""
-    found = _response_format(fields.response_format) | _structured(fields.structured_outputs)
-    for ours, (field, value) in found.items():
+    forms = [("response_format", fields.response_format), *([form] if form is not None else [])]
+    found = [entry for field, given in forms for entry in _response_format(field, given)]
+    for ours, field, value in [*found, *_structured(fields.structured_outputs)]:
         if ours in said and said[ours] != value:
             raise bad_request(
                 f"{names[ours]} and {field} both say what form the output has", field, "parameter_invalid"
@@ -117,18 +122,17 @@ def _form(fields: Choosing, said: dict[str, Any], names: dict[str, str]) -> None
         raise bad_request(f"{' and '.join(several)} both say what form the output has", several[1], "parameter_invalid")
 
 
-def _response_format(given: dict[str, Any] | None) -> dict[str, tuple[str, Any]]:
+def _response_format(field: str, given: Mapping[str, Any] | None) -> list[tuple[str, str, Any]]:
     """OpenAI's: {"type": "json_schema", "json_schema": {"name", "schema", "strict"}}; llama.cpp has `schema` beside
-    `type`. Raises ApiError."""
-    field = "response_format"
+    `type`. Our parameter, what the request called it, its value. Raises ApiError."""
     kind = (given or {}).get("type")
     if given is None or kind == "text":
-        return {}
+        return []
     if kind == "json_object" and given.get("schema") is None:
-        return {"json_object": (field, True)}
+        return [("json_object", field, True)]
     if kind not in ("json_schema", "json_object"):
         raise bad_request(
-            f"response_format.type is {kind!r}; it must be 'text', 'json_object' or 'json_schema'",
+            f"{field}.type is {kind!r}; it must be 'text', 'json_object' or 'json_schema'",
             field,
             "parameter_invalid",
         )
@@ -136,14 +140,14 @@ def _response_format(given: dict[str, Any] | None) -> dict[str, tuple[str, Any]]
     schema = named.get("schema") if isinstance(named, dict) else given.get("schema")
     if not isinstance(schema, dict | bool):
         raise bad_request(
-            f"response_format.json_schema.schema must be a JSON schema, and is {schema!r}", field, "parameter_invalid"
+            f"{field}.json_schema.schema must be a JSON schema, and is {schema!r}", field, "parameter_invalid"
         )
-    return {"json_schema": (field, schema)}
+    return [("json_schema", field, schema)]
 
 
-def _structured(given: dict[str, Any] | None) -> dict[str, tuple[str, Any]]:
+def _structured(given: dict[str, Any] | None) -> list[tuple[str, str, Any]]:
     """vLLM's structured_outputs: {"json" | "regex" | "choice" | "grammar" | "json_object": ...}."""
-    found: dict[str, tuple[str, Any]] = {}
+    found: list[tuple[str, str, Any]] = []
     for key, value in (given or {}).items():
         if value is None or value is False:
             continue
@@ -152,7 +156,7 @@ def _structured(given: dict[str, Any] | None) -> dict[str, tuple[str, Any]]:
                 f"structured_outputs.{key} is not supported; it may have {', '.join(_STRUCTURED)}",
                 "structured_outputs", "parameter_unsupported",
             )  # fmt: skip
-        found[_STRUCTURED[key]] = ("structured_outputs", value)
+        found.append((_STRUCTURED[key], "structured_outputs", value))
     return found
 
 

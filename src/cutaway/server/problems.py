@@ -27,6 +27,7 @@ class ApiError(Exception):
         param: str | None = None,
         type: str | None = None,
         retry_after: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -34,11 +35,7 @@ class ApiError(Exception):
         self.code = code
         self.param = param
         self.type = type or _type(status)
-        self.retry_after = retry_after
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
+        self.headers = dict(headers or {}) | ({} if retry_after is None else {"retry-after": str(retry_after)})
 
     def body(self) -> dict[str, Any]:
         """OpenAI's shape."""
@@ -80,16 +77,22 @@ def as_api_error(error: Exception, names: Mapping[str, str] | None = None) -> Ap
     if isinstance(error, EngineError):
         return ApiError(500, str(error), code=error.code)
     if isinstance(error, CutawayError):
+        names = names or {}
         word = _FIELD.match(str(error))
-        field = word[0] if word and word[0] in _PARAMETERS else None
-        called = (names or {}).get(field or "", field)
-        message = f"{called}{str(error)[len(field) :]}" if field and called else str(error)
-        return bad_request(message, _PARAMS.get(error.code, called), error.code)
+        field = word[0] if word and word[0] in _PARAMETERS else ""
+        called = names.get(field, field)
+        param = _PARAMS.get(error.code, called)
+        return bad_request(called + str(error)[len(field) :], names.get(param, param) or None, error.code)
     return ApiError(500, f"{type(error).__name__}: {error} (a fault of cutaway's)", code="internal_error")
 
 
+INPUTS = {
+    "/v1/chat/completions": {"prompt": "messages"}, "/v1/messages": {"prompt": "messages"},
+    "/v1/completions": {"messages": "prompt"}, "/v1/responses": {"messages": "input", "prompt": "input"},
+}  # fmt: skip
+"""What a route calls that which goes in."""
 _FIELD = re.compile(r"[a-z][a-z0-9_]*")  # of a parameter: our errors begin with its name
-_PARAMETERS = frozenset(f.name for f in dataclasses.fields(SamplingParams))
+_PARAMETERS = frozenset(f.name for f in dataclasses.fields(SamplingParams)) | {"prompt", "tools"}
 _PARAMS = {
     "context_length_exceeded": "messages", "messages_invalid": "messages", "template_refused": "messages",
     "template_failed": "messages", "content_unsupported": "messages", "tokenizer_invalid": "prompt",

@@ -17,6 +17,7 @@ WITHOUT_EFFECT = frozenset({
     "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
     "prediction", "verbosity", "priority", "request_id", "cache_prompt", "id_slot", "slot_id", "prompt_cache_options",
     "spaces_between_special_tokens", "detokenize", "reasoning_effort", "moderation", "return_progress",
+    "guided_decoding_backend",
 })  # fmt: skip
 """Fields that programs send and that change nothing here."""
 
@@ -26,7 +27,9 @@ ONLY = {
     "functions": ([],), "function_call": ("none", "auto"), "early_stopping": (False,), "top_h": (0,),
     "truncate_prompt_tokens": (), "include_reasoning": (True,), "add_special_tokens": (True, False),
     "adaptive_target": (), "chat_template": (), "audio": (), "web_search_options": (), "repeat_last_n": (-1,),
-    "samplers": (), "penalize_nl": (True, False), "dynamic_temperature": (),
+    "samplers": (), "penalize_nl": (True, False), "dynamic_temperature": (), "lora": ([],), "n_probs": (0,),
+    "logits_processors": ([],), "top_a": (0, 0.0), "tfs_z": (1, 1.0), "return_tokens": (False,), "echo": (False,),
+    "guided_whitespace_pattern": (), "structural_tag": (), "n_keep": (0, -1), "response_fields": (),
 }  # fmt: skip
 """Fields that other servers know and this one does not obey: a value that would change something is an error."""
 
@@ -56,6 +59,15 @@ def read_fields(
             f"unknown field {_quoted(unknown[0])}{_nearest(kind, unknown[0])}", unknown[0], "unknown_field"
         )
     return fields, warnings
+
+
+def agreed(fields: Fields, *names: str) -> Any:
+    """The value of fields that mean the same, or None. Raises ApiError where two are given and differ."""
+    said = [(name, value) for name in names if (value := getattr(fields, name)) is not None]
+    for name, value in said:
+        if value != said[0][1]:
+            raise bad_request(f"{said[0][0]} and {name} mean the same here, and differ", name, "parameter_invalid")
+    return said[0][1] if said else None
 
 
 def _not_obeyed(name: str) -> str:

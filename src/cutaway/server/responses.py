@@ -32,12 +32,14 @@ async def responses(request: Request) -> Response:
     check_told(fields)
     dialogue = dialogue_of(fields)
     form = response_format(fields)
-    read = fields if form is None else fields.model_copy(update={"response_format": form})
     async with entered(request, service, fields.model, 1) as visit:
         served, engine = visit.lease.served, visit.lease.engine
         told = 0 if LOGPROBS in (fields.include or ()) else None
         more = {"logprobs": told if fields.top_logprobs is None else fields.top_logprobs}
-        params, said = sampling_params(read, engine.defaults, service.config.limits, service.sampling, **more)
+        params, said, names = sampling_params(
+            fields, engine.defaults, service.config.limits, service.sampling, form=form, **more
+        )
+        visit.names |= names
         ready = await service.in_thread(prepare, served, engine, dialogue, params)
         visit.warnings += [*warnings, *said, *ready.warnings]
         run = Run(visit, [ready.tokens], ready.params, reader=ready.reader, key=fields.cache_salt)
@@ -56,6 +58,7 @@ class ResponsesTeller:
         self._created = int(time())
         self._number = 0
         self._logprobs: list[dict[str, Any]] = []
+        self._cut: Block | None = None  # the item that max_output_tokens cut off
 
     # --- a stream ---------------------------------------------------------------------------------------------------
     def _event(self, kind: str, **told: Any) -> dict[str, Any]:
@@ -70,6 +73,7 @@ class ResponsesTeller:
         self._told_logprob(piece)
         moves = list(self._blocks.add(piece.told))
         if piece.reason is not None:
+            self._cut = self._blocks.open if piece.reason == "length" else None
             moves += self._blocks.close()
         events = [event for move in moves for event in self._moved(move)]
         if piece.reason is not None:
@@ -110,6 +114,7 @@ class ResponsesTeller:
     def whole(self, messages: list[Message]) -> dict[str, Any]:
         (message,) = messages
         self._blocks = Blocks(message.told)
+        self._cut = self._blocks.open if message.reason == "length" else None
         tokenizer = self.run.visit.lease.engine.tokenizer
         self._logprobs = [chat_logprob(entry, tokenizer) for entry in message.logprobs]
         return self._response("incomplete" if message.reason == "length" else "completed", message.reason)
@@ -120,6 +125,7 @@ class ResponsesTeller:
 
     def _item(self, block: Block, status: str) -> dict[str, Any]:
         done = status != "in_progress"
+        status = "incomplete" if done and block is self._cut else status
         if block.kind == "call":
             arguments = block.text if done else ""
             return {

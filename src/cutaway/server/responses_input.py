@@ -95,14 +95,14 @@ def _text(content: Any, where: str) -> str:
     return "".join(part["text"] for part in content)
 
 
-def response_format(fields: Responses) -> dict[str, Any] | None:
-    """`text.format` as chat completions have it."""
+def response_format(fields: Responses) -> tuple[str, dict[str, Any]] | None:
+    """`text.format`, and what it says as chat completions have it."""
     format = (fields.text or {}).get("format")
     if not isinstance(format, Mapping):
         return None
     if format.get("type") != "json_schema":
-        return dict(format)
-    return {"type": "json_schema", "json_schema": {"schema": format.get("schema")}}
+        return "text", dict(format)
+    return "text", {"type": "json_schema", "json_schema": {"schema": format.get("schema")}}
 
 
 def _fail(what: str, param: str = "input", code: str = "parameter_invalid") -> NoReturn:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -46,12 +46,13 @@ class Roster:
         self._always_hash = config.server.verify == "always"
         self._tell = tell
         self._loading = asyncio.Lock()
+        self._loads: set[asyncio.Task[None]] = set()
         self._thread = ThreadPoolExecutor(1, "cutaway-load")
 
     @property
     def ready(self) -> bool:
-        """Whether all that is to be loaded at start is."""
-        return all(served.state != "loading" and served.sha256 for served in self.models.values() if served.at_start)
+        """Whether all that is loaded at start was. A model that went for another and comes back changes nothing."""
+        return all(served.fingerprint for served in self.models.values() if served.at_start)
 
     @property
     def taken(self) -> int:
@@ -108,12 +109,20 @@ class Roster:
         lease.served.last_use = monotonic()
 
     async def _load_on_use(self, served: Served) -> None:
+        """A load that has begun goes on when whoever asked for it leaves: a thread cannot be stopped, and what it
+        takes must stand in the ledger. Others may wait for it, too."""
+        load = asyncio.create_task(self._load_for_users(served))
+        self._loads.add(load)
+        load.add_done_callback(self._loads.discard)
         try:
-            async with self._loading:
-                if served.engine is None:
-                    await self._load(served)
+            await asyncio.shield(load)
         except CutawayError as error:
             raise ApiError(503, f"{served.name} cannot be loaded: {error}", code=error.code, retry_after=30) from error
+
+    async def _load_for_users(self, served: Served) -> None:
+        async with self._loading:
+            if served.engine is None and served.users:
+                await self._load(served)
 
     async def _load(self, served: Served) -> None:
         """Measure, make room, load. The lock is held."""
@@ -122,7 +131,7 @@ class Roster:
             began = monotonic()
             await self._look(served)
             await self._make_room(served)
-            engine = await self._in_thread(open_engine, served)
+            engine = await self._opened(served)
             served.engine, served.state, served.error = engine, "ready", ""
             served.last_use = monotonic()
             describe(served, engine)
@@ -136,6 +145,15 @@ class Roster:
         except BaseException as error:
             served.state, served.error = "failed", str(error)
             self._tell("model failed", model=served.name, error=str(error))
+            raise
+
+    async def _opened(self, served: Served) -> Engine:
+        """Its engine. If the server ends meanwhile, the engine ends as soon as it is there."""
+        opening = self._thread.submit(open_engine, served)
+        try:
+            return await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_discard)
             raise
 
     async def look(self) -> None:
@@ -199,6 +217,11 @@ class Roster:
 
     async def _in_thread(self, work: Callable[..., Any], *given: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
+
+
+def _discard(opening: Future[Engine]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 def served_models(config: Config) -> tuple[list[Served], Names]:

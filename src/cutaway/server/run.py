@@ -16,7 +16,7 @@ from cutaway.errors import CutawayError, EngineError
 from cutaway.sampling import SamplingParams, StopReason
 from cutaway.sampling.grammar import compile_constraint
 from cutaway.server.mailbox import Mailbox
-from cutaway.server.problems import ApiError, as_api_error
+from cutaway.server.problems import INPUTS, ApiError, as_api_error
 from cutaway.server.reader import Reader, Told
 from cutaway.server.roster import Lease
 from cutaway.server.service import Service, caller, request_id
@@ -42,29 +42,32 @@ class Piece:
 
 
 class Visit:
-    """A caller's place and its hold on a model; `close` gives both back. Nothing else may."""
+    """A caller's place and its hold on a model; `close` gives both back. Nothing else may.
 
-    def __init__(self, service: Service, request: Request, lease: Lease, stack: ExitStack, began: int) -> None:
+    names: what the request calls our parameters, where it calls them otherwise.
+    """
+
+    def __init__(self, service: Service, request: Request, lease: Lease, stack: ExitStack) -> None:
         self.service = service
-        self.began = began
+        self.began: int = request.scope["cutaway.began"]
         self.headers = request.headers
         self.id = request_id(request)
         self.path = request.url.path
         self.caller = caller(request)
         self.lease = lease
         self.warnings: list[str] = []
+        self.names = dict(INPUTS.get(self.path, {}))
         self._stack = stack
 
     @classmethod
     async def enter(cls, request: Request, service: Service, model: str | None, answers: int) -> Visit:
         """Raises ApiError: 404, 429, 503."""
-        began = time_ns()
         with ExitStack() as stack:
             lease = await service.roster.take(model, request_id(request))
             stack.callback(service.roster.give, lease)
             at_once = lease.served.config.max_requests or 1
             stack.enter_context(service.admission.enter(caller(request), lease.served.name, answers, at_once))
-            return cls(service, request, lease, stack.pop_all(), began)
+            return cls(service, request, lease, stack.pop_all())
 
     @property
     def model(self) -> str:
@@ -202,8 +205,11 @@ class Run:
         said: dict[str, Any] = {"warnings": self.warnings} if self.warnings else {}
         return said | ({"timings": _timings(done)} if timings else {}) | {"seed": done.seed}
 
-    def close(self, error: BaseException | None = None) -> None:
-        """The end: cancel what still runs, say how it went, give place and model back. Twice is harmless."""
+    def close(self, error: BaseException | None = None, *, status: int = 200) -> None:
+        """The end: cancel what still runs, say how it went, give place and model back. Twice is harmless.
+
+        status: of the reply; that of a stream is sent before anything can fail.
+        """
         if self._closed:
             return
         self._closed = True
@@ -213,7 +219,7 @@ class Run:
         try:
             self._log(error, whole)
             if (telemetry := self.visit.service.telemetry) is not None:
-                telemetry.tell(self._story(error, whole))
+                telemetry.tell(self._story(error, whole, status))
         finally:
             self.visit.close()
 
@@ -242,7 +248,7 @@ class Run:
             visit.service.metrics.cancelled(visit.model)
             log.info("request", **facts, finish="cancelled")
 
-    def _story(self, error: BaseException | None, whole: bool) -> Story:
+    def _story(self, error: BaseException | None, whole: bool, status: int) -> Story:
         visit, usage = self.visit, self.usage()
         failed = "" if whole or error is None else type(error).__name__
         if isinstance(error, Exception):
@@ -252,6 +258,7 @@ class Run:
             self._submitted, time_ns(), self.params, self._answered,
             usage.prompt_tokens or sum(map(len, self.prompts)), usage.completion_tokens or self._tokens,
             usage.cached_tokens, failed if whole or error is not None else "cancelled",
+            status,
         )  # fmt: skip
 
     def _figures(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 T = TypeVar("T")
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
+CLIENT_GONE = 499  # a status nobody reads; it stands in logs and spans
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 

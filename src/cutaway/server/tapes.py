@@ -69,6 +69,8 @@ class Tapes:
         """The same events, recorded; reading may stop and begin again."""
         if not self.seconds:
             return events
+        while id in self._tapes:  # clients may choose the ids of their requests
+            id += "."
         tape = self._tapes[id] = Tape(id, events)
         self._callers[id] = caller
         return self._watched(tape, 0)
@@ -78,10 +80,11 @@ class Tapes:
         or is another caller's."""
         id, _, number = last.rpartition(":")
         tape = self._tapes.get(id)
-        if tape is None or not number.isdecimal() or self._callers.get(id) != caller:
+        at = int(number) + 1 if number.isdecimal() and len(number) < 10 else 0
+        if tape is None or not 0 < at <= len(tape.events) or self._callers.get(id) != caller:
             kept = f"they are kept for {self.seconds:g} s" if self.seconds else "this server keeps none (server.resume)"
             raise ApiError(404, f"no stream goes on after event {last[:100]!r}; {kept}", code="stream_not_found")
-        return self._watched(tape, int(number) + 1)
+        return self._watched(tape, at)
 
     async def _watched(self, tape: Tape, at: int) -> AsyncIterator[bytes]:
         try:

@@ -1,5 +1,6 @@
 """OpenTelemetry: one span per request, below it how long each answer waited, read its prompt and was written.
 
+A request that is refused before it reaches a model has a span too, with the status and the code of its error.
 Spans are made when a request has ended, from the times that the engine has measured anyway; nothing is done before.
 The attributes are those of the semantic conventions for generative AI; prompts and answers are not among them.
 """
@@ -40,7 +41,7 @@ class Story:
 
     asked: the model as the request called it. headers: of the request. began, submitted, ended: nanoseconds since 1970;
     submitted: when the engine had it. answers: those that ended. error: what it failed of, "cancelled" if the client
-    left, else "".
+    left, else "". status: of the reply.
     """
 
     id: str
@@ -57,6 +58,22 @@ class Story:
     tokens_out: int
     cached: int
     error: str = ""
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One request that reached no model. route: the path if it is one of ours, else "" (there is no end of others).
+    began, ended: nanoseconds since 1970. status, code: of the reply."""
+
+    id: str
+    method: str
+    route: str
+    headers: Mapping[str, str]
+    began: int
+    ended: int
+    status: int
+    code: str
 
 
 class Telemetry:
@@ -80,11 +97,29 @@ class Telemetry:
             attributes=_attributes(story, operation),
         )  # fmt: skip
         if span.is_recording():
-            if story.error and story.error != "cancelled":
+            if story.error and (story.status >= 500 or story.status == 200) and story.error != "cancelled":
                 span.set_status(Status(StatusCode.ERROR, story.error))
             for number, answer in enumerate(story.answers):
                 self._phases(story.submitted, number, answer.times, set_span_in_context(span))
         span.end(story.ended)
+
+    def refused(self, refusal: Refusal) -> None:
+        """A request has ended before it reached a model. As the conventions for HTTP have it, what the caller did
+        wrong is no failure of this span."""
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+
+        said: dict[str, Any] = {
+            "http.request.method": refusal.method, "http.response.status_code": refusal.status,
+            "error.type": refusal.code, "cutaway.request.id": refusal.id,
+        }  # fmt: skip
+        span = self._tracer.start_span(
+            f"{refusal.method} {refusal.route}".rstrip(), context=self._propagator.extract(refusal.headers),
+            kind=SpanKind.SERVER, start_time=refusal.began,
+            attributes=said | ({"http.route": refusal.route} if refusal.route else {}),
+        )  # fmt: skip
+        if refusal.status >= 500:
+            span.set_status(Status(StatusCode.ERROR, refusal.code))
+        span.end(refusal.ended)
 
     def _phases(self, start: int, choice: int, times: Timings, within: Context) -> None:
         for name, seconds in (("queue", times.queued), ("prefill", times.prefill), ("decode", times.decode)):
@@ -112,6 +147,7 @@ def _attributes(story: Story, operation: str) -> dict[str, Any]:
         "gen_ai.usage.output_tokens": story.tokens_out,
         "gen_ai.usage.cache_read.input_tokens": story.cached,
         "http.route": story.path,
+        "http.response.status_code": story.status,
         "error.type": story.error or None,
     }
     if story.answers:

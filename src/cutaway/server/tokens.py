@@ -13,7 +13,7 @@ from cutaway.server.dialogue import template_variables
 from cutaway.server.fields import ApplyTemplate, Detokenize, Tokenize
 from cutaway.server.hearing import heard
 from cutaway.server.problems import bad_request
-from cutaway.server.reading import read_fields
+from cutaway.server.reading import agreed, read_fields
 from cutaway.server.service import request_id, service_of
 from cutaway.text import Segment, require_template
 
@@ -25,21 +25,20 @@ async def tokenize(request: Request) -> Response:
     """
     service = service_of(request)
     fields, warnings = read_fields(Tokenize, await service.body(request), strict=service.config.server.strict)
-    text = fields.prompt if fields.prompt is not None else fields.content
+    text, special = agreed(fields, "prompt", "content"), agreed(fields, "add_special_tokens", "add_special")
     if (text is None) == (fields.messages is None):
         raise bad_request("give either prompt (or content), or messages", "prompt", "parameter_invalid")
     async with service.roster.lease(fields.model, request_id(request)) as lease:
-        reply = await service.in_thread(heard, warnings, _tokenized, lease.engine, fields, text)
+        reply = await service.in_thread(heard, warnings, _tokenized, lease.engine, fields, text, special)
     return JsonReply(reply | ({"warnings": warnings} if warnings else {}))
 
 
-def _tokenized(engine: Engine, fields: Tokenize, text: str | None) -> dict[str, Any]:
+def _tokenized(engine: Engine, fields: Tokenize, text: str | None, special: bool | None) -> dict[str, Any]:
     tokenizer = engine.tokenizer
     if text is None:
         ids = tokenizer.encode_segments(_rendered(engine, fields))
     else:
-        said = fields.add_special_tokens if fields.add_special_tokens is not None else fields.add_special
-        ids = tokenizer.encode(text, add_special=said is not False, parse_special=bool(fields.parse_special))
+        ids = tokenizer.encode(text, add_special=special is not False, parse_special=bool(fields.parse_special))
     reply: dict[str, Any] = {"count": len(ids), "max_model_len": engine.context, "tokens": ids}
     if fields.with_pieces:
         reply["tokens"] = [{"id": i, "piece": _piece(tokenizer.token_bytes(i), tokenizer.piece(i))} for i in ids]
