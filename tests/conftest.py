@@ -1,4 +1,4 @@
-"""Fixtures that every room's tests share: the three real models."""
+"""What every room's tests share: how hypothesis runs, and the three real models."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("cutaway", deadline=None)  # a busy machine is no failure
+settings.load_profile("cutaway")
 
 SOURCES = {
     "smollm2": "smollm2-135m",
