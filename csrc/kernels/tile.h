@@ -17,8 +17,9 @@ namespace cutaway::CUTAWAY_ISA {
 #define UNROLL_TOKENS
 #endif
 
-// How far ahead memory is asked for, in bytes, by one reader and by each of two.
-constexpr int kAhead = 8192, kPairAhead = 4096;
+// How far ahead memory is asked for, in bytes, by one reader and by each of two. A panel's scales lie behind its codes:
+// those of a short one are asked for a whole panel ahead.
+constexpr int kAhead = 8192, kPairAhead = 4096, kShortPanel = 16384;
 
 INLINE void nibbles(const uint8_t* p, B* low, B* high) {
     const B mask = bset(15);
@@ -184,6 +185,7 @@ static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* tab
 template <int C, int S, int M>
 static void tile_pair(const uint8_t* panel, size_t stride, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out) {
     constexpr int kShare = kScaleBytes[S] / kScaleGroups[S];
+    const size_t whole = Layout{(Codes)C, (Scales)S}.panel((size_t)(scales - panel) / kPlaneBytes[C] * kGroup), ahead = whole <= kShortPanel ? whole : kPairAhead;
     const ActGroup<M>* a = (const ActGroup<M>*)activations + from;
     panel += (size_t)from * kPlaneBytes[C];
     F acc[2][M];
@@ -193,7 +195,7 @@ static void tile_pair(const uint8_t* panel, size_t stride, const uint8_t* scales
         for (int p = 0; p < 2; p++) {
             const uint8_t *codes = panel + p * stride, *s = scales + p * stride;
             for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(codes + kPairAhead + line, 0, 3);
-            for (int line = 0; line < kShare; line += 64) __builtin_prefetch(s + kPairAhead + g * kShare + line, 0, 3);
+            for (int line = 0; line < kShare; line += 64) __builtin_prefetch(s + ahead + g * kShare + line, 0, 3);
             group<C, S, M>(codes, s, table, g, a, acc[p]);
         }
     for (int p = 0; p < 2; p++)
