@@ -59,6 +59,10 @@ struct Wide {
 };
 
 struct Kernels {
+    // How so many tokens are cut. Rows to spare cost the matrix unit nothing: nine tokens take it less time than vectors
+    // take for eight and one, and five that are left over less than vectors for eight.
+    Tiling tiling(int count) const { return {widest, !wide ? widest : count > widest ? 5 : 9}; }
+
     const char* name;
     int widest;  // tokens of the tallest tile: 8, or 16 where there is a matrix unit
     void (*enter)();  // what a thread must do before its first wide product (null: nothing)

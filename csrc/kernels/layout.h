@@ -105,14 +105,18 @@ struct ActGroup {
     int32_t minus_half[2][M];   // over inputs 0..15 and 16..31
 };
 
-// Tiles of `count` rows, from the first: as many of the widest as fit, then 8, 4, 2, 1 (a tile may have rows to spare).
+// Tiles of `count` rows, from the first: as many of the widest as fit or are worth it, then 8, 4, 2, 1 (a tile may have
+// rows to spare).
+struct Tiling {
+    int widest, least;  // rows of the tallest tile; from how many on one is taken for what is left
+};
 struct Place {
     int first, height;  // the tile that holds a row
 };
-constexpr int next_height(int left, int widest) { return left >= widest ? widest : left >= 5 ? 8 : left >= 3 ? 4 : left; }
-constexpr Place place_of(int row, int count, int widest) {
-    for (int first = row / widest * widest;;) {
-        const int height = next_height(count - first, widest);
+constexpr int next_height(int left, Tiling t) { return left >= t.least ? t.widest : left >= 5 ? 8 : left >= 3 ? 4 : left; }
+constexpr Place place_of(int row, int count, Tiling t) {
+    for (int first = row / t.widest * t.widest;;) {
+        const int height = next_height(count - first, t);
         if (row < first + height) return {first, height};
         first += height;
     }

@@ -111,7 +111,7 @@ struct Mix final : Op {
     void place(Program& p, const Gathered& to, int slot) const {
         const Routing::Group& g = routing.groups[routing.group_of[slot]];
         const int at = slot - g.first;
-        const Place place = place_of(at, g.count, p.kernels->widest);
+        const Place place = place_of(at, g.count, p.kernels->tiling(g.count));
         const float* row = to.row(slot);
         p.kernels->quantize(&row, 1, (int)to.width, to.tile(g.tile + place.first), place.height, at - place.first);
     }
@@ -172,7 +172,7 @@ struct Mix final : Op {
         });
         const Gathered& from = *shared_inner;
         worker.parallel(a.count, 1, [&](int64_t t) {
-            const Place at = place_of((int)t, a.count, p.kernels->widest);
+            const Place at = place_of((int)t, a.count, p.kernels->tiling(a.count));
             const float* row = from.row(t);
             p.kernels->quantize(&row, 1, (int)from.width, from.tile(at.first), at.height, (int)t - at.first);
         });

@@ -12,7 +12,7 @@ void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& u
     alignas(64) BlockOut g, u;
     const Block ups(k, worker, up, block, panels, a.count), gates(k, worker, gate ? *gate : up, block, panels, gate ? a.count : 0, 1);
     for (int token = tokens.begin, height; token < tokens.end; token += height) {
-        height = next_height(a.count - token, k.widest);
+        height = next_height(a.count - token, k.tiling(a.count));
         const int real = std::min(height, a.count - token);
         for (int m = 0; height >= 8 && m < real; m++) soon(ups, token + m);
         ups.multiply(k, a, token, height, u);

@@ -62,7 +62,7 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
             else if (needs.floats) std::memcpy(to, x, s.width * sizeof(float));
         }
         if (!needs.tiles) return;
-        const Place at = place_of(first, s.count, p.kernels->widest);
+        const Place at = place_of(first, s.count, p.kernels->tiling(s.count));
         p.kernels->quantize(rows, n, (int)s.width, tiles + tile_bytes(a.groups, at.first), at.height, first - at.first);
     };
     if (alone) {
@@ -72,7 +72,7 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
         const int run = s.count > 2 * p.kernels->widest ? p.kernels->widest : 4;
         worker.parallel((s.count + run - 1) / run, 1, [&](int64_t i) {
             for (int t = (int)i * run, n, end = std::min(s.count, t + run); t < end; t += n) {
-                const Place at = place_of(t, s.count, p.kernels->widest);
+                const Place at = place_of(t, s.count, p.kernels->tiling(s.count));
                 n = std::min(end, at.first + at.height) - t;
                 some(t, n);
             }
@@ -139,10 +139,10 @@ class Block {
         const Cut cut(w, panels, count);
         half_ = cut.half, first_ = (size_t)block * cut.each, size = std::min(cut.each, cut.units - first_);
         if (half_) size = 2 * size - (first_ + size + half_ > w.panels());  // the last panel of an odd number is alone
-        if (k.wide && count >= k.widest && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
+        if (k.wide && count >= std::min(k.widest, k.tiling(count).least) && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
         if (!wide_.multiply) return;
         const int groups = (int)w.layout.groups(w.inputs);
-        kept_ = count >= 2 * k.widest;
+        kept_ = count >= k.widest + k.tiling(count).least;
         stride_ = (kept_ ? groups : kPiece) * wide_.bytes;
         unpacked_ = worker.lines(which, kept_ ? size * stride_ : stride_);
         if (!kept_) return;
@@ -242,7 +242,7 @@ inline void ask(const Block& block, const float* row) {
 template <class Sink, class Soon> void product(const Kernels& k, const Block& block, const Activations& a, Tokens tokens, Sink&& sink, Soon&& soon) {
     alignas(64) BlockOut out;
     for (int token = tokens.begin, height; token < tokens.end; token += height) {
-        height = next_height(a.count - token, k.widest);
+        height = next_height(a.count - token, k.tiling(a.count));
         const int real = std::min(height, a.count - token);
         for (int m = 0; height >= 8 && m < real; m++) soon(token + m);
         block.multiply(k, a, token, height, out);
