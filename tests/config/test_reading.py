@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cutaway.config import (
     EXAMPLE,
     Config,
+    check_names,
     check_served,
     config_paths,
     find_config,
@@ -123,6 +124,7 @@ def test_wrong_content_names_key_expected_and_given(text: str, words: str) -> No
         ('[aliases]\ny = "xx"\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names 'xx'; served are x"),
         ('[aliases]\ny = { x = 1, z = 2 }\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names 'z'"),
         ('[aliases]\nx = "x"\n[[models]]\nmodel = "a"\nname = "x"', "the name of a model that is served"),
+        ('[aliases]\ny = {}\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names no model"),
     ],
 )
 def test_what_a_server_could_not_use_is_said_without_one(text: str, words: str) -> None:
@@ -165,3 +167,12 @@ def test_any_text_gives_a_config_or_a_config_error(text: str) -> None:
         assert isinstance(parse_config(text), Config)
     except ConfigError as error:
         assert error.message
+
+
+def test_names_are_held_against_each_other_as_far_as_they_are_known() -> None:
+    check_names(["x", "y"], {"a": "x", "b": {"x": 1.0, "y": 2.0}})
+    check_names(["x"], {"a": "of a file"}, known=False)
+    with pytest.raises(ConfigError) as raised:
+        check_names(["x", "y"], {"a": "yy"}, where="here: ")
+    assert raised.value.message == "here: aliases.a names 'yy'; served are x, y"
+    assert raised.value.hint == "did you mean 'y'?"

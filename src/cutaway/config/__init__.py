@@ -4,6 +4,7 @@ from cutaway.config.example import EXAMPLE
 from cutaway.config.reading import (
     FILE_NAME,
     check_config,
+    check_names,
     check_served,
     config_paths,
     find_config,
@@ -33,6 +34,7 @@ __all__ = [
     "ServerConfig",
     "TelemetryConfig",
     "check_config",
+    "check_names",
     "check_served",
     "config_paths",
     "find_config",

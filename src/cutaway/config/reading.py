@@ -86,16 +86,29 @@ def check_served(config: Config, name: str) -> None:
     if config.server.memory is not None:
         parse_bytes(config.server.memory)
     names = [model.name for model in config.models if model.name]
+    known = bool(names) and len(names) == len(config.models)
+    check_names(names, config.aliases or {}, known=known, where=f"{name}: ")
+
+
+def check_names(
+    names: Sequence[str], aliases: Mapping[str, str | Mapping[str, float]], *, known: bool = True, where: str = ""
+) -> None:
+    """That served models have names that differ, and aliases mean some of them and nothing else.
+
+    known: whether `names` are all there will be. where: begins what is said. Raises ConfigError.
+    """
     if twice := next((one for one in names if names.count(one) > 1), None):
-        raise ConfigError(f"{name}: two models are served as {twice!r}", hint="give one another name")
-    for alias, target in (config.aliases or {}).items():
+        raise ConfigError(f"{where}two models are served as {twice!r}", hint="give one another name")
+    for alias, target in aliases.items():
         if alias in names:
-            raise ConfigError(f"{name}: aliases.{alias} is the name of a model that is served, too")
+            raise ConfigError(f"{where}aliases.{alias} is the name of a model that is served, too")
         for model in [target] if isinstance(target, str) else target:
-            if names and len(names) == len(config.models) and model not in names:
+            if known and model not in names:
                 near = difflib.get_close_matches(model, names, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else ""
-                raise ConfigError(f"{name}: aliases.{alias} names {model!r}; served are {', '.join(names)}", hint=hint)
+                raise ConfigError(f"{where}aliases.{alias} names {model!r}; served are {', '.join(names)}", hint=hint)
+        if not target:
+            raise ConfigError(f"{where}aliases.{alias} names no model")
 
 
 def _validated(values: dict[str, Any], name: str) -> Config:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cutaway.errors import ConfigError
+from cutaway.config import check_names
 from cutaway.server.problems import ApiError, bad_request
 
 Alias = str | Mapping[str, float]
@@ -22,15 +22,8 @@ class Names:
     aliases: Mapping[str, Alias]
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for an alias of nothing, or of a name that is taken."""
-        for alias, target in self.aliases.items():
-            if alias in self.models:
-                raise ConfigError(f"aliases.{alias} is the name of a model that is served, too")
-            for name in [target] if isinstance(target, str) else target:
-                if name not in self.models:
-                    raise ConfigError(f"aliases.{alias} names {name!r}; served are {', '.join(self.models)}")
-            if not target:
-                raise ConfigError(f"aliases.{alias} names no model")
+        """Raises ConfigError for a name that comes twice, an alias of nothing, or of a name that is taken."""
+        check_names(self.models, self.aliases)
 
     def find(self, asked: str | None, request_id: str) -> tuple[str, str | None]:
         """The served name, and the hash it is pinned to (lower case, perhaps its beginning). No name: the default.

@@ -14,7 +14,7 @@ from typing import Any
 
 from cutaway.assemble import Engine
 from cutaway.config import Config, ModelConfig, parse_bytes
-from cutaway.errors import ConfigError, CutawayError, MemoryShortError
+from cutaway.errors import CutawayError, MemoryShortError
 from cutaway.planner import available_memory, readable_bytes
 from cutaway.registry import resolve
 from cutaway.server.names import Names, check_pin
@@ -229,8 +229,6 @@ def served_models(config: Config) -> tuple[list[Served], Names]:
     models: list[Served] = []
     for number, model in enumerate(config.models):
         name = model.name or _own_name(model)
-        if any(name == other.name for other in models):
-            raise ConfigError(f"two models are served as {name!r}", hint="give one another name")
         at_start = (model.load or ("start" if number == 0 else "use")) == "start"
         models.append(Served(name, with_defaults(model, config), at_start))
     aliases: Mapping[str, Any] = config.aliases or {}
