@@ -64,7 +64,7 @@ struct Kernels {
     Tiling tiling(int count) const { return {widest, !wide ? widest : count > widest ? 5 : 9}; }
 
     const char* name;
-    int widest;  // tokens of the tallest tile: 8, or 16 where there is a matrix unit
+    int widest;  // tokens of the tallest tile: 16 where there are 512-bit registers, else 8
     void (*enter)();  // what a thread must do before its first wide product (null: nothing)
     Wide (*wide)(int codes, int scales);
     Tile (*tile)(int codes, int scales, int height);  // null where no type needs the pair

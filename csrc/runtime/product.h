@@ -139,7 +139,7 @@ class Block {
         const Cut cut(w, panels, count);
         half_ = cut.half, first_ = (size_t)block * cut.each, size = std::min(cut.each, cut.units - first_);
         if (half_) size = 2 * size - (first_ + size + half_ > w.panels());  // the last panel of an odd number is alone
-        if (k.wide && count >= std::min(k.widest, k.tiling(count).least) && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
+        if (k.wide && count >= k.tiling(count).least && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
         if (!wide_.multiply) return;
         const int groups = (int)w.layout.groups(w.inputs);
         kept_ = count >= k.widest + k.tiling(count).least;
