@@ -35,6 +35,9 @@ def runs(name: str) -> bool:
 
 
 SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512", "amx") if runs(name)]
+ALIKE = [
+    name for name in SETS if name != "amx"
+]  # the same bits in everything; the matrix unit adds floats in its own order
 FLOATS = {"F32": np.float32, "F16": np.float16}
 
 
@@ -114,10 +117,11 @@ class TinyModel:
     value_type: str = "bf16"
     windows: tuple[int | None, ...] = (None, 37, None)
     activation: Activation = "silu"
+    float_type: str = "BF16"
 
     def __post_init__(self) -> None:
         hidden, heads, kv_heads, head_dim, context = self.hidden, 6, 2, 32, self.page_size * self.pages
-        types = [("Q4_K", "Q6_K", "Q8_0"), ("Q5_0", "Q4_1", "Q5_K"), ("Q4_0", "Q5_1", "BF16")]
+        types = [("Q4_K", "Q6_K", "Q8_0"), ("Q5_0", "Q4_1", "Q5_K"), ("Q4_0", "Q5_1", self.float_type)]
         self.table = self.ops.table(matrix("Q8_0", self.vocab, hidden, 1))
         angles = np.outer(np.arange(context), 10000.0 ** (-np.arange(head_dim // 2) / (head_dim // 2)))
         self.rope = Rope(np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))

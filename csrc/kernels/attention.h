@@ -119,7 +119,7 @@ template <int T, int R, int N> INLINE void score_blocks(const Part& part, int b,
         ahead[n] = blocks.values[b + n] ? blocks.values[b + n] : keys[n];
     }
     F s[N][R];
-    dot_blocks<T, R, N>(keys, ahead, part.rows.q + (size_t)part.row * blocks.head_dim, blocks.head_dim, s);
+    dot_blocks<T, R, N>(keys, ahead, (const float*)part.rows.q + (size_t)part.row * blocks.head_dim, blocks.head_dim, s);
     if (part.clear <= 16 * b && 16 * (b + N) <= part.dim) {
         for (int r = 0; r < R; r++)
             for (int n = 0; n < N; n++) {
@@ -233,7 +233,7 @@ template <int R> static void some_rows(int count, const Part& part, const Attend
     part_rows<R>(part, next, m, l, o, stride);
 }
 
-// A tile of rows over one segment. p: [kRowTile][kSegment] of scratch. Leaves m, l [rows], o [rows][stride]. next: whose
+// A tile of rows over one segment. p: [kVectorRows][kSegment] of scratch. Leaves m, l [rows], o [rows][stride]. next: whose
 // keys to ask for meanwhile, or null.
 static void segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
     int first = rows.first[0], last = rows.position[0], clear = first, dim = last;
@@ -245,7 +245,7 @@ static void segment(const AttendBlocks& blocks, const AttendBlocks* next, const 
     }
     const int from = first > blocks.start ? first - blocks.start : 0, to = last + 1 < blocks.start + kSegment ? last + 1 - blocks.start : kSegment;
     clear -= blocks.start, dim = bare ? dim + 1 - blocks.start : 0;
-    const int most = blocks.value_type == kKVF32 || rows.count > kRegisterRows ? kRowTile / 2 : kRegisterRows, step = most < kRegisterRows ? most : kRegisterRows;
+    const int most = blocks.value_type == kKVF32 || rows.count > kRegisterRows ? kVectorRows / 2 : kRegisterRows, step = most < kRegisterRows ? most : kRegisterRows;
     for (int r = 0; r < rows.count; r += step) {
         const int count = rows.count - r < step ? rows.count - r : step;
         const Part part{blocks, at, rows, r, from / 16, (to + 15) / 16, from, to, clear, dim, p};

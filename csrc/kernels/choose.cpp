@@ -11,12 +11,13 @@
 namespace cutaway {
 
 #if defined(CUTAWAY_X86)
-// AMX int8 in the processor, and leave from the system to use its registers.
+// AMX for int8 and bf16 in the processor, and leave from the system to use its registers.
 static bool has_amx() {
 #if defined(__linux__)
     unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return false;  // AMX-TILE, AMX-INT8
-    constexpr int kRequestPermission = 0x1023, kTileData = 18;                         // arch_prctl
+    constexpr unsigned kAmx = 1u << 22 | 1u << 24 | 1u << 25, kBF16 = 1u << 5;  // AMX-BF16, AMX-TILE, AMX-INT8; AVX512-BF16
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kAmx) != kAmx || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & kBF16)) return false;
+    constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl
     return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
     return false;

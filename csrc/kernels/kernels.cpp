@@ -5,6 +5,7 @@
 #include "elementwise.h"
 #include "tile.h"
 #if defined(__AMX_INT8__)
+#include "matrix_attention.h"
 #include "wide.h"
 #endif
 
@@ -59,9 +60,10 @@ static TilePair find_pair(int codes, int scales, int height) {
 static Wide find_wide(int codes, int scales) {
     return for_pair(codes, scales, []<int C, int S>() { return Wide{sizeof(Unpacked<S>), unpack_panel<C, S>, wide<S>}; });
 }
-#define WIDE kTall, enter, find_wide
+static constexpr Halves halves = {split, multiply_some, matrix_attends, pair_values, matrix_segment, finish_pairs};
+#define WIDE kTall, set_shapes, &halves, find_wide
 #else
-#define WIDE kTall, nullptr, nullptr
+#define WIDE kTall, nullptr, nullptr, nullptr
 #endif
 
 // Panels that a float tile of 8 tokens takes at once: 16 accumulators, half of the registers.

@@ -6,7 +6,8 @@ namespace cutaway {
 
 constexpr int kSegment = 256;   // tokens of context that are summed before a merge
 constexpr int kBlocks = kSegment / 16;
-constexpr int kRowTile = 12;    // query rows that share a load of keys and values
+constexpr int kVectorRows = 12; // query rows that share a load of keys and values
+constexpr int kRowTile = 16;    // the same, at most: on a matrix unit
 
 // One layer's pages: see layout.h. A head of a page is a run of bytes: keys, values, and for int8 and fp8 their scales.
 struct KVView {
@@ -29,18 +30,20 @@ struct AttendView {
 constexpr float kLog2E = 1.44269504f;
 
 // A tile of rows that read the same head of the same request. Row r sees the positions first[r] .. position[r].
-// q: [count][head_dim], times the scale; and, where there is no soft cap, times log2 e: scores are in units of ln 2.
+// q: [count][head_dim], times the scale; and, where there is no soft cap, times log2 e: scores are in units of ln 2. For a
+// matrix unit: [head_dim / 32] x (kRowTile high parts, kRowTile low parts) [32], see layout.h.
 struct AttendRows {
     int count;
-    const float* q;
+    const void* q;
     int position[kRowTile], first[kRowTile];
     float slope[kRowTile];
 };
 
 // Where one segment's keys and values of one head lie, in blocks of 16 tokens (null: no page, or nothing to see there).
-// start: the segment's first token. Scales are null for float types.
+// start: the segment's first token. Scales are null for float types. pairs: the values as a matrix unit takes them.
 struct AttendBlocks {
     int key_type, value_type, head_dim, start;
+    const uint8_t* pairs;
     const uint8_t *keys[kBlocks], *values[kBlocks];
     const float *key_scales[kBlocks], *value_scales[kBlocks];
 };
@@ -49,6 +52,7 @@ struct AttendBlocks {
 using Tile = void (*)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out);
 // The same for two panels, the second and its scales `stride` bytes after the first's; out [2][kTallest][16].
 using TilePair = void (*)(const uint8_t* panel, size_t stride, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out);
+// All inputs of a panel, times one tile of tokens.
 using TileFloat = void (*)(const uint8_t* panel, size_t apart, int inputs, const float* x, int stride, float* out);
 
 // The same for a tile of 16 tokens and groups that were unpacked, `bytes` each; `unpacked` is where group `from` lies.
@@ -58,6 +62,21 @@ struct Wide {
     void (*multiply)(const void* unpacked, int from, int to, const void* activations, float* out);
 };
 
+// What a thread's matrix unit is set up for.
+enum Shapes : int { kNoShapes, kCodeShapes, kHalfShapes };
+
+// What a matrix unit does with floats: each is the sum of two bf16, a high part and a low one (see layout.h).
+struct Halves {
+    // x[0 .. n - 1] into a row of 32 parts for every 32 inputs, `step` bytes from one to the next; the low parts `low` bytes after the high ones.
+    void (*split)(const float* x, int n, void* to, size_t low, size_t step);
+    // All inputs of one panel, or of two `apart` bytes apart, times one tile or two of 8 tokens; out as TileFloat's.
+    void (*multiply)(const uint8_t* panel, size_t apart, int panels, int inputs, const void* tiles, int count, float* out);
+    bool (*attends)(int key_type, int value_type, int head_dim);  // whether `segment` is done by it
+    void (*pair)(AttendBlocks& blocks, void* room);  // makes blocks.pairs of the values, in room for them
+    void (*segment)(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride);
+    void (*finish)(const float* O, float L, float* out, int d);
+};
+
 struct Kernels {
     // How so many tokens are cut. Rows to spare cost the matrix unit nothing: nine tokens take it less time than vectors
     // take for eight and one, and five that are left over less than vectors for eight.
@@ -65,7 +84,8 @@ struct Kernels {
 
     const char* name;
     int widest;  // tokens of the tallest tile: 16 where there are 512-bit registers, else 8
-    void (*enter)();  // what a thread must do before its first wide product (null: nothing)
+    void (*shape)(int shapes);  // what a thread must do before it uses a matrix unit (null: there is none)
+    const Halves* halves;       // null: no matrix unit
     Wide (*wide)(int codes, int scales);
     Tile (*tile)(int codes, int scales, int height);  // null where no type needs the pair
     TilePair (*tile_pair)(int codes, int scales, int height);  // height 1 or 2

@@ -33,6 +33,9 @@
 // tokens: a tile is `groups` runs of ActGroup<height>, so that a tile's group is a few neighbouring cache lines. A
 // token takes as many bytes in a tile of any height.
 //
+//   For bf16 weights on a matrix unit: every float as two bf16, its high part (rounded) and its low part (the rest, rounded),
+//   in tiles of 8 tokens: [inputs / 32][8 high, 8 low][32], inputs padded with zeros.
+//
 // KEYS AND VALUES. A page holds page_size tokens (a multiple of 16) of one layer, head by head, each aligned to 64 bytes:
 //
 //   | keys | values | scales of the keys | scales of the values |
@@ -122,6 +125,8 @@ constexpr Place place_of(int row, int count, Tiling t) {
     }
 }
 constexpr size_t tile_bytes(size_t groups, int rows) { return groups * (size_t)rows * sizeof(ActGroup<1>); }
+constexpr size_t kHalfRows = 8, kHalfTile = 1024;  // tokens of a tile of float parts, bytes of 32 inputs of it
+constexpr size_t half_bytes(size_t inputs, int rows) { return (inputs + 31) / 32 * ((size_t)(rows + kHalfRows - 1) / kHalfRows) * kHalfTile; }
 static_assert(sizeof(ActGroup<16>) == 16 * sizeof(ActGroup<1>));
 
 enum KV : int { kKVF32, kKVBF16, kKVInt8, kKVFp8 };

@@ -9,6 +9,7 @@
 // C comes out through memory, and while the unit works the core starts one 512-bit operation a cycle instead of two, so
 // 16 x 16 dots take 20 ns: 16 cycles to multiply, 16 to store, 48 operations to scale (docs/log.md has the figures).
 #pragma once
+#include "matrix.h"
 #include "tile.h"
 
 namespace cutaway::CUTAWAY_ISA {
@@ -38,24 +39,10 @@ template <int C, int S> static void unpack_panel(const uint8_t* panel, const uin
     }
 }
 
-struct alignas(64) TileConfig {
-    uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    uint16_t column_bytes[16] = {};
-    uint8_t rows[16] = {};
-};
-
-// Tiles 0, 1: C. 2, 3: A, B of a group. 4, 5: A, B of half a group.
-static void enter() {
-    TileConfig c;
-    const auto shape = [&](int tile, int rows, int bytes) { c.rows[tile] = (uint8_t)rows, c.column_bytes[tile] = (uint16_t)bytes; };
-    shape(0, 16, 64), shape(1, 16, 64), shape(2, 16, 32), shape(3, 8, 64), shape(4, 16, 16), shape(5, 4, 64);
-    asm volatile("" ::"r"(&c) : "memory");  // gcc 12's intrinsic reads no more than eight bytes, it says
-    _tile_loadconfig(&c);
-}
-
 // Dots of 16 tokens and 16 rows, of two groups or of a group's two halves.
 using Dots = int32_t[2][16][16];
 
+// Tiles as kCodeShapes has them.
 #define MULTIPLY(c, a, b, codes, lines) \
     _tile_zero(c);                      \
     _tile_loadd(a, codes, 32);          \

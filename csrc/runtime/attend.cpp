@@ -42,7 +42,7 @@ struct RotateStore final : Op {
     }
 };
 
-constexpr int kMostRows = 240;     // query rows that share widened keys and values
+constexpr int kMostRows = 240;     // query rows that share widened keys and values: whole tiles of 12 or 16
 constexpr int kWorthWidening = 4;  // tiles of rows
 
 // Query rows of one request and kv head: row = token * (heads per kv head) + head.
@@ -57,9 +57,9 @@ struct Range {
 // The tiles of an item: their rows, and what is known of them after the segments so far.
 struct Tiles {
     int count = 0;
-    AttendRows rows[kMostRows / kRowTile];
+    AttendRows rows[kMostRows / kVectorRows];
     float M[kMostRows], L[kMostRows];
-    float *O, *o, *p, *room;  // [rows][pad]; of one tile and segment: [kRowTile][pad], [kRowTile][kSegment]; widened keys and values
+    float *O, *o, *p, *room;  // [rows][pad]; of one tile and segment: [kRowTile][pad], [kRowTile][kSegment]; widened keys and values, or pairs
 
     static Range visible(const AttendRows& r) {
         return {*std::min_element(r.first, r.first + r.count), *std::max_element(r.position, r.position + r.count)};
@@ -82,12 +82,18 @@ struct Attend final : Op {
 
     size_t pad() const { return (size_t)(a.head_dim + 31) / 32 * 32; }
 
+    bool by_matrix(const Program& p) const {
+        const KVView& kv = pages->view;
+        return p.kernels->halves && p.kernels->halves->attends(kv.key_type, kv.value_type, kv.head_dim);
+    }
+    int tile_rows(const Program& p) const { return by_matrix(p) ? kRowTile : kVectorRows; }
+
     // The longest first, as far as that is known: a request's last rows see the most.
-    const std::vector<Item>& items(const Step& step, int threads) const {
+    const std::vector<Item>& items(const Step& step, int threads, int tile) const {
         static thread_local std::vector<Item> out;  // kept, so that no step allocates
         out.clear();
-        const int per = a.heads / a.kv_heads, fair = step.tokens * a.heads / (8 * threads) / kRowTile * kRowTile;
-        const int most = std::clamp(fair, kRowTile, kMostRows);
+        const int per = a.heads / a.kv_heads, fair = step.tokens * a.heads / (8 * threads) / tile * tile;
+        const int most = std::clamp(fair, tile, kMostRows);
         for (const auto& r : step.requests)
             for (int row = ((r.end - r.begin) * per - 1) / most * most; row >= 0; row -= most)
                 for (int head = 0; head < a.kv_heads; head++) out.push_back({r.begin, head, row, std::min(most, (r.end - r.begin) * per - row)});
@@ -96,19 +102,22 @@ struct Attend final : Op {
 
     // An item's tiles, in this worker's scratch.
     void open(Program& p, Worker& worker, const Step& step, const Item& item, Tiles& tiles) const {
-        const int per = a.heads / a.kv_heads, d = a.head_dim;
-        const size_t rows = (size_t)(item.count + kRowTile - 1) / kRowTile * kRowTile, widened = 2 * kSegment * d + 64;
+        const int per = a.heads / a.kv_heads, d = a.head_dim, tile = tile_rows(p);
+        const bool matrix = by_matrix(p);
+        const size_t rows = (size_t)(item.count + tile - 1) / tile * tile, widened = 2 * kSegment * d + 64;
         float* scaled = worker.scratch<float>(rows * (d + pad()) + kRowTile * (pad() + kSegment) + widened);
         tiles.O = scaled + rows * d, tiles.o = tiles.O + rows * pad(), tiles.p = tiles.o + kRowTile * pad(), tiles.room = tiles.p + kRowTile * kSegment;
         tiles.count = 0;
         const float scale = a.softcap > 0.0f ? a.scale : a.scale * kLog2E;
-        for (int first = 0; first < item.count; first += kRowTile, scaled += kRowTile * d) {
+        for (int first = 0; first < item.count; first += tile, scaled += tile * d) {
             AttendRows& r = tiles.rows[tiles.count++];
-            r.count = std::min(kRowTile, item.count - first), r.q = scaled;
+            r.count = std::min(tile, item.count - first), r.q = scaled;
             for (int i = 0; i < r.count; i++) {
                 const int row = item.first_row + first + i, t = item.begin + row / per, head = item.kv_head * per + row % per;
                 const float* x = p.at(q).row(t) + head * d;
-                for (int j = 0; j < d; j++) scaled[i * d + j] = x[j] * scale;
+                float* to = matrix ? tiles.o : scaled + i * d;
+                for (int j = 0; j < d; j++) to[j] = x[j] * scale;
+                if (matrix) p.kernels->halves->split(to, d, (uint8_t*)scaled + 64 * i, 64 * kRowTile, 2 * 64 * kRowTile);
                 r.position[i] = step.position[t];
                 r.first[i] = a.window ? std::max(0, step.position[t] - a.window + 1) : 0;
                 r.slope[i] = a.slopes.empty() ? 0.0f : a.slopes[head];
@@ -121,7 +130,7 @@ struct Attend final : Op {
         const Step::PageTable& table = step.tables[pages->group];
         const int32_t* row = table.pages + (size_t)step.request[item.begin] * table.width;
         const KVView& kv = pages->view;
-        AttendBlocks out{kv.key_type, kv.value_type, a.head_dim, segment * kSegment, {}, {}, {}, {}};
+        AttendBlocks out{kv.key_type, kv.value_type, a.head_dim, segment * kSegment, nullptr, {}, {}, {}, {}};
         for (int b = 0; b < kBlocks; b++) {
             const int token = out.start + 16 * b;
             const int page = token > visible.last || token + 15 < visible.first ? -1 : row[token / kv.page_size];
@@ -152,47 +161,59 @@ struct Attend final : Op {
     // many it costs more than that to read a line again that was just written.
     bool takes_over(const Step& step, int threads) const {
         const int requests = (int)step.requests.size();
-        return before && requests == step.tokens && requests <= kAlone && a.heads / a.kv_heads <= kRowTile && !splits(step, requests * a.kv_heads, threads);
+        return before && requests == step.tokens && requests <= kAlone && a.heads / a.kv_heads <= kVectorRows && !splits(step, requests * a.kv_heads, threads);
     }
 
     void run(Program& p, Worker& worker, const Step& step) const override {
         const int threads = p.team->threads();
-        const std::vector<Item>& list = items(step, threads);
+        const std::vector<Item>& list = items(step, threads, tile_rows(p));
         if (splits(step, (int)list.size(), threads)) return run_split(p, worker, step, list, longest(step));
         const bool turning = takes_over(step, threads);
         worker.parallel((int64_t)list.size(), 1, [&](int64_t i) {
             if (turning) before->turn(p, step, list[i].begin, list[i].kv_head);
             Tiles tiles;
+            set_up(p, worker);
             open(p, worker, step, list[i], tiles);
             run_item(p, step, list[i], tiles);
         });
     }
 
+    void set_up(Program& p, Worker& worker) const {
+        if (by_matrix(p)) shape(*p.kernels, worker, kHalfShapes);
+    }
+
     void run_item(Program& p, const Step& step, const Item& item, Tiles& tiles) const {
         const Range visible = tiles.visible();
         const AttendView view{a.softcap};
+        const bool matrix = by_matrix(p);
+        const int tile = tile_rows(p);
+        const auto segment = matrix ? p.kernels->halves->segment : p.kernels->segment;
         const int last = visible.last / kSegment;
         AttendBlocks blocks = locate(step, item, visible.first / kSegment, visible), next;
         for (int at = visible.first / kSegment; at <= last; at++, blocks = next) {
             const bool ahead = at < last;
             if (ahead) next = locate(step, item, at + 1, visible);
-            if (tiles.count >= kWorthWidening) p.kernels->widen(blocks, tiles.room);
+            if (matrix) p.kernels->halves->pair(blocks, tiles.room);
+            else if (tiles.count >= kWorthWidening) p.kernels->widen(blocks, tiles.room);
             for (int i = 0; i < tiles.count; i++) {
                 const AttendRows& r = tiles.rows[i];
                 const Range seen = Tiles::visible(r);
                 if (at < seen.first / kSegment || at > seen.last / kSegment) continue;
                 float m[kRowTile], l[kRowTile];
-                p.kernels->segment(blocks, ahead && i + 1 == tiles.count ? &next : nullptr, view, r, tiles.p, m, l, tiles.o, (int)pad());
-                p.kernels->merge(r.count, tiles.M + i * kRowTile, tiles.L + i * kRowTile, tiles.O + i * kRowTile * pad(), m, l, tiles.o, (int)pad(), a.head_dim);
+                segment(blocks, ahead && i + 1 == tiles.count ? &next : nullptr, view, r, tiles.p, m, l, tiles.o, (int)pad());
+                p.kernels->merge(r.count, tiles.M + i * tile, tiles.L + i * tile, tiles.O + i * tile * pad(), m, l, tiles.o, (int)pad(), a.head_dim);
             }
         }
-        for (int j = 0; j < item.count; j++) p.kernels->finish(tiles.O + j * pad(), tiles.L[j], output(p, item, j), a.head_dim);
+        const auto finish = matrix ? p.kernels->halves->finish : p.kernels->finish;
+        for (int j = 0; j < item.count; j++) finish(tiles.O + j * pad(), tiles.L[j], output(p, item, j), a.head_dim);
     }
 
     // Few rows and a long context: threads share the segments of a row, a few neighbours at a time, and the same merge
     // follows. Items are single tiles here.
     void run_split(Program& p, Worker& worker, const Step& step, const std::vector<Item>& list, int longest) const {
         const size_t per_tile = kRowTile * (2 + pad());
+        const bool matrix = by_matrix(p);
+        const auto segment = matrix ? p.kernels->halves->segment : p.kernels->segment;
         float* partial = p.partial(list.size() * longest * per_tile);
         const int64_t units = (int64_t)list.size() * longest, chunk = std::max<int64_t>(1, units / (8 * p.team->threads()));
         worker.parallel(units, chunk, [&](int64_t unit) {
@@ -203,9 +224,11 @@ struct Attend final : Op {
             const Range visible = tiles.visible();
             if (at < visible.first / kSegment || at > visible.last / kSegment) return;
             const bool ahead = (unit + 1) % chunk != 0 && at < visible.last / kSegment;
-            const AttendBlocks blocks = locate(step, item, at, visible), next = ahead ? locate(step, item, at + 1, visible) : AttendBlocks{};
+            AttendBlocks blocks = locate(step, item, at, visible), next = ahead ? locate(step, item, at + 1, visible) : AttendBlocks{};
             float* to = partial + unit * per_tile;
-            p.kernels->segment(blocks, ahead ? &next : nullptr, AttendView{a.softcap}, tiles.rows[0], tiles.p, to, to + kRowTile, to + 2 * kRowTile, (int)pad());
+            set_up(p, worker);
+            if (matrix) p.kernels->halves->pair(blocks, tiles.room);
+            segment(blocks, ahead ? &next : nullptr, AttendView{a.softcap}, tiles.rows[0], tiles.p, to, to + kRowTile, to + 2 * kRowTile, (int)pad());
         });
         worker.parallel((int64_t)list.size(), 1, [&](int64_t i) {
             Tiles tiles;
@@ -215,7 +238,8 @@ struct Attend final : Op {
                 const float* from = partial + (i * longest + at) * per_tile;
                 p.kernels->merge(list[i].count, tiles.M, tiles.L, tiles.O, from, from + kRowTile, from + 2 * kRowTile, (int)pad(), a.head_dim);
             }
-            for (int j = 0; j < list[i].count; j++) p.kernels->finish(tiles.O + j * pad(), tiles.L[j], output(p, list[i], j), a.head_dim);
+            const auto finish = matrix ? p.kernels->halves->finish : p.kernels->finish;
+            for (int j = 0; j < list[i].count; j++) finish(tiles.O + j * pad(), tiles.L[j], output(p, list[i], j), a.head_dim);
         });
     }
 };

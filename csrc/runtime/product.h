@@ -16,21 +16,29 @@ struct Source {
     const float* row(int t) const { return base + (size_t)(index ? index[t] : t) * width; }
 };
 
-// Activations ready for products: int8 tiles, float rows, or both, as the weights need.
+// Activations ready for products: int8 tiles, float rows, float parts, or several of them, as the weights need.
 struct Activations {
     const uint8_t* tiles = nullptr;
     const float* floats = nullptr;
     size_t stride = 0;  // of floats
     int count = 0;
     size_t groups = 0;
+    const uint8_t* halves = nullptr;
 
     const void* tile(int first) const { return tiles + tile_bytes(groups, first); }
 };
 
 struct Needs {
-    bool tiles = false, floats = false;
-    void of(const Weight& w) { (w.layout.is_float() ? floats : tiles) = true; }
+    bool tiles = false, floats = false, halves = false;
+    void of(const Kernels& k, const Weight& w) { (k.halves && w.layout.codes == kBF16 ? halves : w.layout.is_float() ? floats : tiles) = true; }
 };
+
+inline Needs needs_of(const Kernels& k, std::initializer_list<const Weight*> weights) {
+    Needs needs;
+    for (const Weight* w : weights)
+        if (w) needs.of(k, *w);
+    return needs;
+}
 
 // How many rows each thread prepares for itself, to save a barrier.
 constexpr int kAlone = 2;
@@ -42,15 +50,16 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
     const bool alone = s.count <= kAlone && p.team->threads() > 1, normed = s.norm != nullptr;
     const size_t bytes = tile_bytes(a.groups, s.count + kTallest);  // the last tile may have rows to spare
     const size_t padded = (s.width + 15) / 16 * 16;
-    uint8_t* tiles;
+    const size_t float_bytes = (size_t)s.count * padded * sizeof(float), parts = needs.halves ? half_bytes(s.width, s.count) : 0;
+    uint8_t *tiles, *halves;
     float* floats;
     if (alone) {
-        tiles = worker.scratch<uint8_t>(bytes + (size_t)s.count * padded * sizeof(float));
+        halves = worker.scratch<uint8_t>(parts + bytes + float_bytes), tiles = halves + parts;
         floats = reinterpret_cast<float*>(tiles + bytes);
     } else {
-        tiles = p.tiles(bytes), floats = p.floats((size_t)s.count * padded);
+        halves = p.halves(parts), tiles = p.tiles(bytes), floats = p.floats((size_t)s.count * padded);
     }
-    a.tiles = tiles;
+    a.tiles = tiles, a.halves = needs.halves ? halves : nullptr;
     if (normed || s.index || needs.floats) a.floats = floats, a.stride = padded;
     // Rows first .. first + n - 1, all of one tile.
     const auto some = [&](int first, int n) {
@@ -60,6 +69,9 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
             float* to = floats + (size_t)(first + i) * padded;
             if (normed) s.norm->apply(*p.kernels, x, to), rows[i] = to;
             else if (needs.floats) std::memcpy(to, x, s.width * sizeof(float));
+            if (!needs.halves) continue;
+            const size_t t = first + i, tile = t / kHalfRows, place = t % kHalfRows;
+            p.kernels->halves->split(rows[i], (int)s.width, halves + half_bytes(s.width, tile * kHalfRows) + 64 * place, kHalfTile / 2, kHalfTile);
         }
         if (!needs.tiles) return;
         const Place at = place_of(first, s.count, p.kernels->tiling(s.count));
@@ -82,13 +94,19 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
 }
 
 // Buffers of `prepare` grow only here, before the threads start.
-inline void reserve(Program& p, int count, size_t width) {
+inline void reserve(Program& p, int count, size_t width, Needs needs = {}) {
     const size_t groups = (width + kGroup - 1) / kGroup;
+    if (needs.halves) p.halves(half_bytes(width, count));
     p.tiles(tile_bytes(groups, count + kTallest));
     p.floats((size_t)count * ((width + 15) / 16 * 16));
 }
 
 inline int panel_rows(const Weight& w, size_t panel) { return (int)std::min<size_t>(kPanelRows, w.rows - panel * kPanelRows); }
+
+// Sets this thread's matrix unit up.
+inline void shape(const Kernels& k, Worker& worker, Shapes shapes) {
+    if (worker.shapes != shapes) k.shape(worker.shapes = shapes);
+}
 
 constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one after the other
 constexpr int kStretch = 32, kWideStretch = 16;  // groups of it that stay in the first cache meanwhile, beside a panel's
@@ -135,7 +153,7 @@ class Block {
 
     // `which`: blocks that are in use at once have buffers of their own.
     Block(const Kernels& k, Worker& worker, const Weight& w, int64_t block, int panels, int count, int which = 0)
-        : weight(w) {
+        : weight(w), worker_(worker) {
         const Cut cut(w, panels, count);
         half_ = cut.half, first_ = (size_t)block * cut.each, size = std::min(cut.each, cut.units - first_);
         if (half_) size = 2 * size - (first_ + size + half_ > w.panels());  // the last panel of an odd number is alone
@@ -157,10 +175,13 @@ class Block {
     void multiply(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
         const Layout& l = weight.layout;
         const int real = std::min(height, a.count - token), groups = (int)a.groups;
-        if (l.is_float()) {
+        if (a.halves && l.codes == kBF16) {
+            multiply_halves(k, a, token, real, out);
+        } else if (l.is_float()) {
             multiply_floats(k, a, token, real, out);
         } else {
             const bool wide = wide_.multiply && height == k.widest;
+            if (wide) shape(k, worker_, kCodeShapes);
             const Tile tile = wide ? nullptr : k.tile(l.codes, l.scales, height);
             const TilePair pair = half_ ? k.tile_pair(l.codes, l.scales, height) : nullptr;
             const int stretch = a.count <= k.widest ? groups : wide ? kWideStretch : kStretch;
@@ -184,6 +205,13 @@ class Block {
   private:
     const uint8_t* codes(size_t i) const { return weight.panel(panel(i)); }
     const uint8_t* scales(size_t i) const { return codes(i) + weight.layout.planes(weight.inputs); }
+
+    void multiply_halves(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
+        shape(k, worker_, kHalfShapes);
+        const uint8_t* tiles = a.halves + half_bytes(weight.inputs, token);
+        for (size_t i = 0; i < size; i += 2)
+            k.halves->multiply(codes(i), (half_ ? half_ : 1) * weight.panel_bytes, (int)std::min<size_t>(2, size - i), (int)weight.inputs, tiles, count > (int)kHalfRows ? 2 : 1, out[i]);
+    }
 
     void multiply_floats(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
         const auto tiles = [&](size_t i, size_t n, int m, int height) {
@@ -214,6 +242,7 @@ class Block {
     }
 
     static constexpr int kPiece = 8;  // groups
+    Worker& worker_;
     size_t half_, first_;             // half_ 0: no pairs
     Wide wide_ = {};
     bool kept_ = false;  // all panels are unpacked at once, for several tiles of tokens

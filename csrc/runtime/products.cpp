@@ -57,7 +57,7 @@ struct Project final : Op {
         Needs needs;
         int64_t blocks = 0;
         const int threads = p.team->threads();
-        for (const auto& w : weights) needs.of(*w), blocks += blocks_of(*w, block_panels(*w, threads), step.tokens);
+        for (const auto& w : weights) needs.of(*p.kernels, *w), blocks += blocks_of(*w, block_panels(*w, threads), step.tokens);
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
         worker.parallel(blocks * token_items(a.count), 1, [&](int64_t item) {
             int64_t block = item / token_items(a.count);
@@ -89,10 +89,7 @@ struct Feed final : Op {
     int panels_for(int threads) const { return to_tiles ? even_panels(block_panels(*up, threads)) : block_panels(*up, threads); }
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
-        Needs needs;
-        needs.of(*up);
-        if (gate) needs.of(*gate);
-        const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
+        const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs_of(*p.kernels, {up.get(), gate.get()}));
         const int panels = panels_for(p.team->threads());
         worker.parallel(blocks_of(*up, panels, a.count) * token_items(a.count), 1, [&](int64_t item) {
             const int64_t block = item / token_items(a.count);
@@ -118,10 +115,8 @@ struct ProjectAdd final : Op {
     float scale;
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &residual = p.at(x), &in = p.at(a), &out = p.at(outputs[0]);
-        Needs needs;
-        needs.of(*weight);
         const Activations acts = from_tiles ? Activations{in.memory.data(), nullptr, 0, step.tokens, in.width / kGroup}
-                                          : prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs);
+                                          : prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs_of(*p.kernels, {weight.get()}));
         const int panels = block_panels(*weight, p.team->threads());
         worker.parallel(blocks_of(*weight, panels, acts.count) * token_items(acts.count), 1, [&](int64_t item) {
             const Block block(*p.kernels, worker, *weight, item / token_items(acts.count), panels, acts.count);
@@ -153,9 +148,7 @@ struct Logits final : Op {
     void run(Program& p, Worker& worker, const Step& step) const override {
         if (!step.row_count) return;
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
-        Needs needs;
-        needs.of(*head);
-        const Activations a = prepare(p, worker, {in.row(0), in.width, step.rows, norm.get(), step.row_count}, needs);
+        const Activations a = prepare(p, worker, {in.row(0), in.width, step.rows, norm.get(), step.row_count}, needs_of(*p.kernels, {head.get()}));
         const int panels = block_panels(*head, p.team->threads());
         worker.parallel(blocks_of(*head, panels, a.count), 1, [&](int64_t block) {
             product(*p.kernels, {*p.kernels, worker, *head, block, panels, a.count}, a, {0, a.count}, [&](int r, size_t panel, float* y, int rows) {
@@ -203,12 +196,14 @@ size_t add_normalize(Program& p, int x, NormPtr norm) {
 
 size_t add_project(Program& p, int x, NormPtr norm, std::vector<WeightPtr> weights) {
     std::vector<int> outputs;
+    Needs needs;
     for (const auto& w : weights) {
+        needs.of(*p.kernels, *w);
         check(w->inputs == p.at(x).width, "a weight's inputs are not as many as its activations");
         outputs.push_back(p.buffer(w->rows, p.max_tokens));
     }
     check(!norm || norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
-    reserve(p, p.max_tokens, p.at(x).width);
+    reserve(p, p.max_tokens, p.at(x).width, needs);
     auto op = make<Project>("project", std::move(outputs));
     op->x = x, op->norm = std::move(norm), op->weights = std::move(weights);
     return p.add(std::move(op));
@@ -216,7 +211,7 @@ size_t add_project(Program& p, int x, NormPtr norm, std::vector<WeightPtr> weigh
 
 size_t add_project_add(Program& p, int x, int a, WeightPtr weight, NormPtr norm, float scale) {
     check(weight->inputs == p.at(a).width && weight->rows == p.at(x).width, "a weight's shape does not fit its activations");
-    reserve(p, p.max_tokens, p.at(a).width);
+    reserve(p, p.max_tokens, p.at(a).width, needs_of(*p.kernels, {weight.get()}));
     auto op = make<ProjectAdd>("project_add", {p.buffer(weight->rows, p.max_tokens)});
     check(!norm || norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
     op->x = x, op->a = a, op->weight = std::move(weight), op->norm = std::move(norm), op->scale = scale;
@@ -228,7 +223,7 @@ size_t add_project_add(Program& p, int x, int a, WeightPtr weight, NormPtr norm,
 
 size_t add_feed(Program& p, int x, NormPtr norm, WeightPtr gate, WeightPtr up, int activation) {
     check(up->inputs == p.at(x).width && (!gate || (gate->inputs == up->inputs && gate->rows == up->rows)), "gate and up do not fit");
-    reserve(p, p.max_tokens, p.at(x).width);
+    reserve(p, p.max_tokens, p.at(x).width, needs_of(*p.kernels, {gate.get(), up.get()}));
     check(!norm || norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
     auto op = make<Feed>("feed", {p.buffer(up->rows, p.max_tokens)});
     op->x = x, op->norm = std::move(norm), op->gate = std::move(gate), op->up = std::move(up), op->activation = activation;
@@ -237,7 +232,7 @@ size_t add_feed(Program& p, int x, NormPtr norm, WeightPtr gate, WeightPtr up, i
 
 size_t add_logits(Program& p, int x, NormPtr norm, WeightPtr head, float scale, float softcap) {
     check(head->inputs == p.at(x).width, "the head's inputs are not as many as its activations");
-    reserve(p, p.max_rows, p.at(x).width);
+    reserve(p, p.max_rows, p.at(x).width, needs_of(*p.kernels, {head.get()}));
     check(norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
     auto op = make<Logits>("logits", {p.buffer(head->rows, p.max_rows)});
     op->x = x, op->norm = std::move(norm), op->head = std::move(head), op->scale = scale, op->softcap = softcap;

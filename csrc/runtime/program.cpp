@@ -17,7 +17,7 @@ int Program::buffer(size_t width, int rows) {
 }
 
 size_t Program::scratch_bytes() const {
-    size_t total = tiles_.size() + floats_.size() + partial_.size();
+    size_t total = tiles_.size() + floats_.size() + halves_.size() + partial_.size();
     for (const auto& b : buffers_) total += b->memory.size();
     return total;
 }
@@ -29,7 +29,7 @@ void Program::run(Step& step, size_t begin, size_t end) {
         partial((size_t)(2 * team->threads()) * longest * kRowTile * (2 + attention_pad));
     }
     team->run([&](Worker& worker) {
-        if (kernels->enter) kernels->enter();
+        worker.shapes = kNoShapes;  // the calling thread may be another one than last time
         for (size_t i = begin; i < end; i++) {
             worker.coming = i + 1 < end && step.tokens <= kAlone ? ops[i + 1]->coming(worker, step) : Coming{};
             ops[i]->run(*this, worker, step);

@@ -99,9 +99,10 @@ class Program {
     void run(Step& step, size_t begin, size_t end);
     size_t scratch_bytes() const;
 
-    // Activations of the op at hand, shared by all threads: tiles of int8, and float rows.
+    // Activations of the op at hand, shared by all threads: tiles of int8, float rows, and tiles of float parts.
     uint8_t* tiles(size_t bytes) { return grow(tiles_, bytes); }
     float* floats(size_t count) { return (float*)grow(floats_, count * sizeof(float)); }
+    uint8_t* halves(size_t bytes) { return grow(halves_, bytes); }
     float* partial(size_t count) { return (float*)grow(partial_, count * sizeof(float)); }
 
     std::shared_ptr<Team> team;
@@ -121,7 +122,7 @@ class Program {
     }
     std::vector<std::unique_ptr<Buffer>> buffers_;
     std::vector<int> free_;
-    Memory tiles_, floats_, partial_;
+    Memory tiles_, floats_, halves_, partial_;
 };
 
 // The makers of ops (products.cpp, attend.cpp, experts.cpp). Each returns the op's place; its outputs stand in the op.

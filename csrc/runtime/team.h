@@ -86,6 +86,7 @@ class Worker {
     Team& team;
     const int index;
     Coming coming;
+    int shapes = 0;  // what its matrix unit is set up for, if it is known
 
   private:
     struct Lines {

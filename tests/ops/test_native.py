@@ -154,16 +154,22 @@ class AttentionCase:
         return run
 
 
-CASES = [
+SHAPES = [
     AttentionCase(),
     AttentionCase(heads=7, kv_heads=1, head_dim=16, rotary=8),
     AttentionCase(heads=3, kv_heads=3, head_dim=20, rotary=20, rope="interleaved", page_size=32),
     AttentionCase(heads=14, kv_heads=2, head_dim=64, rotary=64),
+    AttentionCase(heads=5, kv_heads=5, head_dim=96, rotary=96, window=70),
+    AttentionCase(heads=20, kv_heads=1, head_dim=128, rotary=128, page_size=48),
     AttentionCase(window=5),
     AttentionCase(window=300, page_size=32),
     AttentionCase(softcap=5.0, norms="head"),
     AttentionCase(slopes=True, rope=None),
     AttentionCase(norms="row"),
+]
+CASES = [
+    *SHAPES,
+    *(dataclasses.replace(case, key_type="bf16", value_type="bf16") for case in SHAPES),
     *(
         AttentionCase(key_type=k, value_type=v, head_dim=48, rotary=48)
         for k, v in itertools.product(["bf16", "int8", "fp8"], repeat=2)

@@ -1,0 +1,224 @@
+// Attention (see attention.h) on a matrix unit, for keys and values in bf16: 16 rows at a time.
+//
+//   scores  C [16 rows][16 tokens]  = sum over 32 inputs of Q x K: high parts, then low ones; a block of keys is B as it lies
+//   values  C [16 rows][16 inputs]  = sum over 32 tokens of P x V: high parts, then low ones; V in pairs of tokens is B
+//
+// A segment's scores lie block by block, [16 rows][16], and turn into parts of p in place: two blocks' 2 KB of scores are
+// 1 KB of high parts, [16 rows][32], and 1 KB of low ones. What a row sees of 32 tokens is always summed in one pass, and
+// p is 0 where it sees nothing, so its bits depend on nothing else.
+#pragma once
+#include "attention.h"
+#include "matrix.h"
+
+namespace cutaway::CUTAWAY_ISA {
+
+static bool matrix_attends(int key_type, int value_type, int head_dim) { return key_type == kKVBF16 && value_type == kKVBF16 && head_dim % kDepth == 0; }
+
+// What the rows see of a segment, in twos of blocks.
+struct Seen {
+    int begin, end;
+    Seen(const AttendBlocks& blocks, const AttendRows& rows) {
+        int first = rows.first[0], last = rows.position[0];
+        for (int r = 1; r < rows.count; r++) first = rows.first[r] < first ? rows.first[r] : first, last = rows.position[r] > last ? rows.position[r] : last;
+        begin = first > blocks.start ? (first - blocks.start) / kDepth : 0;
+        end = last - blocks.start < kSegment ? (last - blocks.start) / kDepth + 1 : kSegment / kDepth;
+    }
+};
+
+// The values of a segment to `room`, for every two blocks [head_dim / 16] tiles: the token i of one beside the token i of
+// the other. Inputs come in the order in which registers pair up: of 32, 0..3, 8..11, 16..19, 24..27 in one tile, the rest
+// in the next. Meanwhile the keys are asked for.
+static void pair_values(AttendBlocks& blocks, void* room) {
+    const int d = blocks.head_dim;
+    for (int b = 0; b < kBlocks; b += 2) {
+        const uint8_t *v0 = blocks.values[b], *v1 = blocks.values[b + 1], *k0 = blocks.keys[b], *k1 = blocks.keys[b + 1];
+        if (!v0 && !v1) continue;
+        if (!v0) v0 = v1, k0 = k1;  // where one is not there, the other's: p is 0
+        if (!v1) v1 = v0, k1 = k0;
+        uint8_t* to = (uint8_t*)room + (size_t)b * d * kDepth;
+        for (size_t at = 0, end = (size_t)32 * d; at < end; to += 64)
+            for (uint8_t* line = to; line < to + 64 * d; line += 2 * kTileBytes, at += 64) {
+                const __m512i x = _mm512_loadu_si512(v0 + at), y = _mm512_loadu_si512(v1 + at);
+                prefetch(k0 + at), prefetch(k1 + at);
+                _mm512_store_si512(line, _mm512_unpacklo_epi16(x, y));
+                _mm512_store_si512(line + kTileBytes, _mm512_unpackhi_epi16(x, y));
+            }
+    }
+    blocks.pairs = (const uint8_t*)room;
+}
+
+// O / L, the inputs in order again.
+static void finish_pairs(const float* O, float L, float* out, int d) {
+    const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23), second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+    for (int i = 0; i < d; i += kDepth) {
+        const F a = div(load(O + i), set(L)), b = div(load(O + i + 16), set(L));
+        store(out + i, {_mm512_permutex2var_ps(a.v, first, b.v)}), store(out + i + 16, {_mm512_permutex2var_ps(a.v, second, b.v)});
+    }
+}
+
+// q . k of two blocks for 16 rows, to s [2][16][16].
+INLINE void score_two(const uint8_t* q, int d, const uint8_t* k0, const uint8_t* k1, float* s) {
+    _tile_zero(0);
+    _tile_zero(1);
+    for (int i = 0; i < d; i += kDepth, q += 2 * kTileBytes, k0 += kTileBytes, k1 += kTileBytes) {
+        _tile_loadd(2, q, 64);
+        _tile_loadd(6, k0, 64);
+        _tile_dpbf16ps(0, 2, 6);
+        _tile_loadd(7, k1, 64);
+        _tile_dpbf16ps(1, 2, 7);
+        _tile_loadd(3, q + kTileBytes, 64);
+        _tile_dpbf16ps(0, 3, 6);
+        _tile_dpbf16ps(1, 3, 7);
+    }
+    _tile_stored(0, s, 64);
+    _tile_stored(1, s + 256, 64);
+}
+
+// The same for heads of 64 inputs and queries that are in the tiles 2 .. 5.
+INLINE void score_two_of_64(const uint8_t* k0, const uint8_t* k1, float* s) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_loadd(6, k0, 64);
+    _tile_dpbf16ps(0, 2, 6);
+    _tile_loadd(7, k1, 64);
+    _tile_dpbf16ps(1, 2, 7);
+    _tile_dpbf16ps(0, 3, 6);
+    _tile_dpbf16ps(1, 3, 7);
+    _tile_loadd(6, k0 + kTileBytes, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, k1 + kTileBytes, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(0, 5, 6);
+    _tile_dpbf16ps(1, 5, 7);
+    _tile_stored(0, s, 64);
+    _tile_stored(1, s + 256, 64);
+}
+
+// 2^x for x <= 0 (and NaN): the fraction's power by a polynomial of degree 4, within 3e-6; below -126: 0.
+INLINE F power_of_2(F x) {
+    const F r = {_mm512_reduce_ps(x.v, 0x09)};  // x - floor(x)
+    F p = fma(r, set(1.353414559e-2f), set(5.201149204e-2f));
+    p = fma(p, r, set(2.414427465e-1f));
+    p = fma(p, r, set(6.930038342e-1f));
+    p = fma(p, r, set(1.000002594e+0f));
+    return {_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x.v, set(-126.0f).v, _CMP_NLT_UQ), p.v, x.v)};
+}
+
+// The parts of a and b >= 0, a's and b's by turns, cut off and not rounded: 16 bits of the mantissa are left.
+INLINE void cut_pair(F a, F b, float* high, float* low) {
+    const __m512i top = _mm512_set1_epi32((int)0xffff0000);
+    const auto cut = [&](F x) { return F{_mm512_castsi512_ps(_mm512_and_si512(as_int(x).v, top))}; };
+    const auto join = [&](F x, F y) { return _mm512_ternarylogic_epi32(_mm512_srli_epi32(as_int(x).v, 16), as_int(y).v, top, 0xf8); };  // x | y & top
+    _mm512_store_si512(high, join(a, b));
+    _mm512_store_si512(low, join(sub(a, cut(a)), sub(b, cut(b))));
+}
+
+// Scores of R rows to parts of p; their maxima m, and l = the sums of p. s: the first row's line in the segment's first
+// block. Several rows at a time, for every row is chains.
+template <int R> INLINE void soften(float* s, Seen seen, const bool* masked, float* m, float* l) {
+    F most[R][2], total[R][2];
+    for (int r = 0; r < R; r++) most[r][0] = most[r][1] = set(kMasked), total[r][0] = total[r][1] = zero();
+    for (int b = 2 * seen.begin; b < 2 * seen.end; b += 2)
+        for (int r = 0; r < R; r++)
+            for (int h = 0; h < 2; h++) most[r][h] = max(load(s + 256 * (b + h) + 16 * r), most[r][h]);  // passes over a NaN score; 2^ of it carries it on
+    F top[R];
+    for (int r = 0; r < R; r++) {
+        const float x = largest(max(most[r][0], most[r][1]));
+        m[r] = masked[r] ? kMasked : x == kMasked ? 0.0f : x;  // 0: nothing but NaN
+        top[r] = set(masked[r] ? __builtin_inff() : m[r]);
+    }
+    for (float* at = s + 512 * seen.begin; at < s + 512 * seen.end; at += 512)
+        for (int r = 0; r < R; r++) {
+            const F a = power_of_2(sub(load(at + 16 * r), top[r])), b = power_of_2(sub(load(at + 16 * r + 256), top[r]));
+            total[r][0] = add(total[r][0], a), total[r][1] = add(total[r][1], b);
+            cut_pair(a, b, at + 16 * r, at + 16 * r + 256);
+        }
+    for (int r = 0; r < R; r++) l[r] = sum(add(total[r][0], total[r][1]));
+}
+
+// o [16][stride], the inputs i .. i + 16 N - 1: N tiles of them.
+template <int N> INLINE void weigh_pairs(const uint8_t* p, const uint8_t* v, int d, int begin, int end, float* o, int stride) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int c = begin; c < end; c++) {
+        const uint8_t *parts = p + 2 * kTileBytes * c, *pairs = v + (size_t)c * d * 64;
+        _tile_loadd(4, parts, 64);
+        _tile_loadd(5, parts + kTileBytes, 64);
+        _tile_loadd(6, pairs, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, pairs + kTileBytes, 64);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(0, 5, 6);
+        _tile_dpbf16ps(1, 5, 7);
+        if constexpr (N == 4) {
+            _tile_loadd(6, pairs + 2 * kTileBytes, 64);
+            _tile_dpbf16ps(2, 4, 6);
+            _tile_loadd(7, pairs + 3 * kTileBytes, 64);
+            _tile_dpbf16ps(3, 4, 7);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    _tile_stored(0, o, stride * sizeof(float));
+    _tile_stored(1, o + 16, stride * sizeof(float));
+    if constexpr (N == 4) {
+        _tile_stored(2, o + 32, stride * sizeof(float));
+        _tile_stored(3, o + 48, stride * sizeof(float));
+    }
+}
+
+// A unit that did nothing for 0.65 us sleeps, and all the core waits 0.33 us for it when it is next used.
+INLINE void stay_awake() { _tile_dpbf16ps(0, 4, 6); }
+
+// As `segment`. p: [kBlocks][16][16] of scratch. blocks: with its pairs.
+static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
+    const Seen seen(blocks, rows);
+    const int d = blocks.head_dim;
+    int clear = 0, dim = kSegment;  // tokens clear .. dim - 1 are seen by all rows, and their scores need no more than a product
+    for (int r = 0; r < rows.count; r++) {
+        clear = rows.first[r] - blocks.start > clear ? rows.first[r] - blocks.start : clear, dim = rows.position[r] + 1 - blocks.start < dim ? rows.position[r] + 1 - blocks.start : dim;
+        if (rows.slope[r] != 0.0f || at.softcap != 0.0f) dim = 0;
+    }
+    const uint8_t* q = (const uint8_t*)rows.q;
+    settle();
+    if (d == 64) {
+        _tile_loadd(2, q, 64);
+        _tile_loadd(3, q + kTileBytes, 64);
+        _tile_loadd(4, q + 2 * kTileBytes, 64);
+        _tile_loadd(5, q + 3 * kTileBytes, 64);
+    }
+    for (int b = 2 * seen.begin; b < 2 * seen.end; b += 2) {
+        const uint8_t *k0 = blocks.keys[b], *k1 = blocks.keys[b + 1];
+        if (!k0) k0 = k1;
+        if (!k1) k1 = k0;
+        if (d == 64) score_two_of_64(k0, k1, p + 256 * b);
+        else score_two(q, d, k0, k1, p + 256 * b);
+        for (int h = 0; next && h < 2; h++)
+            for (int line = 0; next->values[b + h] && line < 32 * d; line += 64) prefetch(next->values[b + h] + line);
+    }
+    const Part part{blocks, at, rows, 0, 0, 0, 0, 0, 0, 0, p};
+    for (int b = 2 * seen.begin; b < 2 * seen.end; b++) {
+        if (clear <= 16 * b && 16 * b + 16 <= dim) continue;
+        for (int r = 0; r < rows.count; r++) {
+            float* x = p + 256 * b + 16 * r;
+            store(x, blocks.keys[b] ? finish_score(part, b, r, load(x)) : set(kMasked));
+        }
+    }
+    bool masked[kRowTile];
+    for (int r = 0; r < rows.count; r++) masked[r] = rows.position[r] < blocks.start || rows.first[r] >= blocks.start + kSegment;
+    int r = 0;
+    for (; r + 4 <= rows.count; r += 4) {
+        soften<4>(p + 16 * r, seen, masked + r, m + r, l + r);
+        if (r % 8) stay_awake();
+    }
+    for (; r < rows.count; r++) soften<1>(p + 16 * r, seen, masked + r, m + r, l + r);
+    settle();
+    const uint8_t *parts = (const uint8_t*)p, *v = blocks.pairs;
+    int i = 0;
+    for (; i + 64 <= d; i += 64, v += 4 * kTileBytes) weigh_pairs<4>(parts, v, d, seen.begin, seen.end, o + i, stride);
+    if (i < d) weigh_pairs<2>(parts, v, d, seen.begin, seen.end, o + i, stride);
+}
+
+}  // namespace
