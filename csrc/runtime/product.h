@@ -256,8 +256,8 @@ struct Tokens {
 };
 constexpr int kTokens = 256;
 inline int64_t token_items(int count) { return std::max(1, count / kTokens); }
-inline Tokens tokens_of(int64_t item, int count) {
-    const int n = (int)token_items(count), i = (int)(item % n);
+inline Tokens tokens_of(int64_t item, int64_t blocks, int count) {
+    const int n = (int)token_items(count), i = (int)(item / blocks);
     return {i * kTokens, i == n - 1 ? count : (i + 1) * kTokens};
 }
 

@@ -60,12 +60,12 @@ struct Project final : Op {
         for (const auto& w : weights) needs.of(*p.kernels, *w), blocks += blocks_of(*w, block_panels(*w, threads), step.tokens);
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
         worker.parallel(blocks * token_items(a.count), 1, [&](int64_t item) {
-            int64_t block = item / token_items(a.count);
+            int64_t block = item % blocks;
             size_t i = 0;
             for (int64_t n; block >= (n = blocks_of(*weights[i], block_panels(*weights[i], threads), a.count)); i++) block -= n;
             const Buffer& out = p.at(outputs[i]);
             const Block part(*p.kernels, worker, *weights[i], block, block_panels(*weights[i], threads), a.count);
-            product(*p.kernels, part, a, tokens_of(item, a.count), [&](int t, size_t panel, const float* y, int rows) { put_row(out.row(t) + panel * kPanelRows, y, rows); },
+            product(*p.kernels, part, a, tokens_of(item, blocks, a.count), [&](int t, size_t panel, const float* y, int rows) { put_row(out.row(t) + panel * kPanelRows, y, rows); },
                     [&](int t) { ask(part, out.row(t)); });
         });
     }
@@ -91,9 +91,10 @@ struct Feed final : Op {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs_of(*p.kernels, {up.get(), gate.get()}));
         const int panels = panels_for(p.team->threads());
-        worker.parallel(blocks_of(*up, panels, a.count) * token_items(a.count), 1, [&](int64_t item) {
-            const int64_t block = item / token_items(a.count);
-            const Tokens tokens = tokens_of(item, a.count);
+        const int64_t blocks = blocks_of(*up, panels, a.count);
+        worker.parallel(blocks * token_items(a.count), 1, [&](int64_t item) {
+            const int64_t block = item % blocks;
+            const Tokens tokens = tokens_of(item, blocks, a.count);
             if (!to_tiles) return gated(*p.kernels, worker, gate.get(), *up, block, panels, a, tokens, activation, [&](int t) { return out.row(t); });
             const auto put = [&](const Block& ups, int token, int real, int height, const BlockOut& u) {
                 put_groups(*p.kernels, ups, token, real, height, u, out.memory.data(), out.width / kGroup);
@@ -118,14 +119,15 @@ struct ProjectAdd final : Op {
         const Activations acts = from_tiles ? Activations{in.memory.data(), nullptr, 0, step.tokens, in.width / kGroup}
                                           : prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs_of(*p.kernels, {weight.get()}));
         const int panels = block_panels(*weight, p.team->threads());
-        worker.parallel(blocks_of(*weight, panels, acts.count) * token_items(acts.count), 1, [&](int64_t item) {
-            const Block block(*p.kernels, worker, *weight, item / token_items(acts.count), panels, acts.count);
+        const int64_t blocks = blocks_of(*weight, panels, acts.count);
+        worker.parallel(blocks * token_items(acts.count), 1, [&](int64_t item) {
+            const Block block(*p.kernels, worker, *weight, item % blocks, panels, acts.count);
             const auto add = [&](int t, size_t panel, const float* y, int rows) {
                 const size_t at = panel * kPanelRows;
                 if (norm) put_row(out.row(t) + at, y, rows);
                 else put_sum(out.row(t) + at, residual.row(t) + at, scale, y, rows);
             };
-            product(*p.kernels, block, acts, tokens_of(item, acts.count), add, [&](int t) {
+            product(*p.kernels, block, acts, tokens_of(item, blocks, acts.count), add, [&](int t) {
                 ask(block, out.row(t));
                 if (!norm) ask(block, residual.row(t));
             });
