@@ -72,23 +72,19 @@ template <int M> INLINE void quantize_group(const float* x, ActGroup<M>* out, in
 // at once. x[m] is token m's row, of which `left` inputs from `i` on are there.
 template <int M> INLINE void quantize_together(const float* const* x, int count, int i, int left, ActGroup<M>* out, int place) {
     const F limit = set(127.0f), infinity = set(__builtin_inff());
-    alignas(64) float top[16] = {}, inverse[16], scale[16];
-    int32_t total[2][16] = {};
-    for (int m = 0; m < count; m++) {
-        const uint32_t bits = largest_bits(load_part(x[m] + i, left), left > 16 ? load_part(x[m] + i + 16, left - 16) : zero());
-        std::memcpy(&top[m], &bits, 4);
-    }
-    const F t = load(top), quotient = div(limit, t);
+    const auto load_half = [&](int m, int h) { return left > 16 * h ? load_part(x[m] + i + 16 * h, left - 16 * h) : zero(); };
+    alignas(64) float inverse[16], scale[16];
+    I rows[16];
+    for (int m = 0; m < 16; m++) rows[m] = m < count ? imax(as_int(abs(load_half(m, 0))), as_int(abs(load_half(m, 1)))) : iset(0);
+    const F top = as_float(largest_each(rows)), quotient = div(limit, top);
     store(inverse, where_less(abs(quotient), infinity, quotient, zero()));
-    store(scale, where_less(t, infinity, div(t, limit), set(__builtin_nanf(""))));
-    for (int m = 0; m < count; m++)
-        for (int h = 0; h < 2 && left > 16 * h; h++) {
-            const F rounded = round_codes(load_part(x[m] + i + 16 * h, left - 16 * h), inverse[m]);
-            store_i8(out->codes[place + m] + 16 * h, to_int(rounded));
-            total[h][m] = (int32_t)sum(rounded);
-        }
-    if (left <= 16)
-        for (int m = 0; m < count; m++) std::memset(out->codes[place + m] + 16, 0, 16);
+    store(scale, where_less(top, infinity, div(top, limit), set(__builtin_nanf(""))));
+    int32_t total[2][16];
+    for (int h = 0; h < 2; h++) {
+        for (int m = 0; m < 16; m++) rows[m] = m < count ? to_int(round_codes(load_half(m, h), inverse[m])) : iset(0);
+        for (int m = 0; m < count; m++) store_i8(out->codes[place + m] + 16 * h, rows[m]);
+        istore(total[h], sum_each(rows));
+    }
     for (int m = 0; m < count; m++) {
         out->scale[place + m] = scale[m];
         out->sum[place + m] = scale[m] * (float)(total[0][m] + total[1][m]);

@@ -44,6 +44,7 @@ INLINE I iload(const int* p) { return {_mm512_loadu_si512(p)}; }
 INLINE void istore(int* p, I a) { _mm512_storeu_si512(p, a.v); }
 INLINE I iadd(I a, I b) { return {_mm512_add_epi32(a.v, b.v)}; }
 INLINE I iand(I a, I b) { return {_mm512_and_si512(a.v, b.v)}; }
+INLINE I imax(I a, I b) { return {_mm512_max_epi32(a.v, b.v)}; }
 template <int N> INLINE I ishl(I a) { return {_mm512_slli_epi32(a.v, N)}; }
 template <int N> INLINE I ishr(I a) { return {_mm512_srli_epi32(a.v, N)}; }
 INLINE F to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
@@ -98,6 +99,7 @@ INLINE I iload(const int* p) { return {_mm256_loadu_si256((const __m256i*)p), _m
 INLINE void istore(int* p, I x) { _mm256_storeu_si256((__m256i*)p, x.a), _mm256_storeu_si256((__m256i*)(p + 8), x.b); }
 INLINE I iadd(I x, I y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
 INLINE I iand(I x, I y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
+INLINE I imax(I x, I y) { return {_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)}; }
 template <int N> INLINE I ishl(I x) { return {_mm256_slli_epi32(x.a, N), _mm256_slli_epi32(x.b, N)}; }
 template <int N> INLINE I ishr(I x) { return {_mm256_srli_epi32(x.a, N), _mm256_srli_epi32(x.b, N)}; }
 INLINE F to_float(I x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
@@ -197,6 +199,7 @@ INLINE I iload(const int* p) { LANES(I, p[i]); }
 INLINE void istore(int* p, I a) { for (int i = 0; i < 16; i++) p[i] = a.v[i]; }
 INLINE I iadd(I a, I b) { LANES(I, (int32_t)((uint32_t)a.v[i] + (uint32_t)b.v[i])); }
 INLINE I iand(I a, I b) { LANES(I, a.v[i] & b.v[i]); }
+INLINE I imax(I a, I b) { LANES(I, a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
 template <int N> INLINE I ishl(I a) { LANES(I, (int32_t)((uint32_t)a.v[i] << N)); }
 template <int N> INLINE I ishr(I a) { LANES(I, (int32_t)((uint32_t)a.v[i] >> N)); }
 INLINE F to_float(I a) { LANES(F, (float)a.v[i]); }
@@ -321,6 +324,34 @@ INLINE uint32_t largest_bits(F a, F b) {
     return (uint32_t)top;
 #endif
 }
+
+// Sixteen registers folded to one by a tree: lane m is what all lanes of v[m] come to. Each step folds two registers side
+// by side into one, so it costs three operations a register where one after the other costs eight or more.
+#if defined(__AVX512F__)
+template <class Fold> INLINE I fold_each(I* v, Fold fold) {
+    for (int i = 0; i < 8; i++) v[i].v = fold(_mm512_shuffle_i32x4(v[i].v, v[i + 8].v, 0x44), _mm512_shuffle_i32x4(v[i].v, v[i + 8].v, 0xee));
+    for (int i = 0; i < 4; i++) v[i].v = fold(_mm512_shuffle_i32x4(v[i].v, v[i + 4].v, 0x88), _mm512_shuffle_i32x4(v[i].v, v[i + 4].v, 0xdd));
+    for (int i = 0; i < 2; i++) v[i].v = fold(_mm512_unpacklo_epi64(v[i].v, v[i + 2].v), _mm512_unpackhi_epi64(v[i].v, v[i + 2].v));
+    const __m512 a = _mm512_castsi512_ps(v[0].v), b = _mm512_castsi512_ps(v[1].v);
+    const __m512i all = fold(_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)), _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xdd)));
+    return {_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15), all)};
+}
+INLINE I largest_each(I* v) { return fold_each(v, [](__m512i a, __m512i b) { return _mm512_max_epi32(a, b); }); }
+INLINE I sum_each(I* v) { return fold_each(v, [](__m512i a, __m512i b) { return _mm512_add_epi32(a, b); }); }
+#else
+template <class Fold> INLINE I fold_each(const I* v, Fold fold) {
+    int x[16], all[16];
+    for (int m = 0; m < 16; m++) {
+        istore(x, v[m]);
+        for (int half = 8; half; half /= 2)
+            for (int i = 0; i < half; i++) x[i] = fold(x[i], x[i + half]);
+        all[m] = x[0];
+    }
+    return iload(all);
+}
+INLINE I largest_each(const I* v) { return fold_each(v, [](int a, int b) { return a > b ? a : b; }); }
+INLINE I sum_each(const I* v) { return fold_each(v, [](int a, int b) { return a + b; }); }
+#endif
 
 INLINE int int_at(const int8_t* p) {
     int x;
