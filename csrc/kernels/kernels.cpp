@@ -7,6 +7,8 @@
 #if defined(__AMX_INT8__)
 #include "matrix_attention.h"
 #include "wide.h"
+#elif defined(__AVX512F__)
+#include "unpacked.h"
 #endif
 
 namespace cutaway {
@@ -62,6 +64,11 @@ static Wide find_wide(int codes, int scales) {
 }
 static constexpr Halves halves = {split, multiply_some, matrix_attends, pair_values, matrix_segment, finish_pairs};
 #define WIDE kTall, set_shapes, &halves, find_wide
+#elif defined(__AVX512F__)
+static Wide find_wide(int codes, int scales) {
+    return for_pair(codes, scales, []<int C, int S>() { return Wide{sizeof(Plain<S>), unpack_plain<C, S>, multiply_plain<C, S>}; });
+}
+#define WIDE kTall, nullptr, nullptr, find_wide
 #else
 #define WIDE kTall, nullptr, nullptr, nullptr
 #endif

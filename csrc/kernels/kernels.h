@@ -55,11 +55,12 @@ using TilePair = void (*)(const uint8_t* panel, size_t stride, const uint8_t* sc
 // All inputs of a panel, times one tile of tokens.
 using TileFloat = void (*)(const uint8_t* panel, size_t apart, int inputs, const float* x, int stride, float* out);
 
-// The same for a tile of 16 tokens and groups that were unpacked, `bytes` each; `unpacked` is where group `from` lies.
+// The same for a tile of 16 tokens and groups that were unpacked, `bytes` each; `unpacked` is where group `from` lies. One
+// panel or two, `apart` bytes from each other, each output kTallest * 16 floats on.
 struct Wide {
     size_t bytes;
     void (*unpack)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, void* unpacked);
-    void (*multiply)(const void* unpacked, int from, int to, const void* activations, float* out);
+    void (*multiply)(const void* unpacked, size_t apart, int panels, int from, int to, const void* activations, float* out);
 };
 
 // What a thread's matrix unit is set up for.
@@ -80,13 +81,13 @@ struct Halves {
 struct Kernels {
     // How so many tokens are cut. Rows to spare cost the matrix unit nothing: nine tokens take it less time than vectors
     // take for eight and one, and five that are left over less than vectors for eight.
-    Tiling tiling(int count) const { return {widest, !wide ? widest : count > widest ? 5 : 9}; }
+    Tiling tiling(int count) const { return {widest, !halves ? widest : count > widest ? 5 : 9}; }
 
     const char* name;
     int widest;  // tokens of the tallest tile: 16 where there are 512-bit registers, else 8
     void (*shape)(int shapes);  // what a thread must do before it uses a matrix unit (null: there is none)
     const Halves* halves;       // null: no matrix unit
-    Wide (*wide)(int codes, int scales);
+    Wide (*wide)(int codes, int scales);  // null: none
     Tile (*tile)(int codes, int scales, int height);  // null where no type needs the pair
     TilePair (*tile_pair)(int codes, int scales, int height);  // height 1 or 2
     int float_panels;  // panels that a float tile of 8 tokens can take at once, each output kTallest * 16 floats on

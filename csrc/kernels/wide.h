@@ -90,7 +90,7 @@ template <int S> INLINE void scale_step(const Unpacked<S>* u, const ActGroup<16>
 }
 
 // A product takes tens of cycles to come out of the unit: the next step's runs while this one's dots are scaled.
-template <int S> static void wide(const void* unpacked, int from, int to, const void* activations, float* out) {
+template <int S> static void wide_panel(const void* unpacked, int from, int to, const void* activations, float* out) {
     constexpr int step = GroupScales<S>::kHalves ? 1 : 2;  // groups
     const ActGroup<16>* a = (const ActGroup<16>*)activations + from;
     const Unpacked<S>* u = (const Unpacked<S>*)unpacked;
@@ -117,6 +117,10 @@ template <int S> static void wide(const void* unpacked, int from, int to, const 
     }
     UNROLL_TOKENS
     for (int m = 0; m < 16; m++) store(out + 16 * m, acc[m]);
+}
+
+template <int S> static void wide(const void* unpacked, size_t apart, int panels, int from, int to, const void* activations, float* out) {
+    for (int p = 0; p < panels; p++) wide_panel<S>((const uint8_t*)unpacked + p * apart, from, to, activations, out + kTallest * 16 * p);
 }
 
 }  // namespace

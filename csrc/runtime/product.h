@@ -157,10 +157,11 @@ class Block {
         const Cut cut(w, panels, count);
         half_ = cut.half, first_ = (size_t)block * cut.each, size = std::min(cut.each, cut.units - first_);
         if (half_) size = 2 * size - (first_ + size + half_ > w.panels());  // the last panel of an odd number is alone
-        if (k.wide && count >= k.tiling(count).least && !w.layout.is_float()) wide_ = k.wide(w.layout.codes, w.layout.scales);
+        const int groups = (int)w.layout.groups(w.inputs), least = k.tiling(count).least;
+        kept_ = count >= k.widest + least;
+        // To unpack for one tile pays on a matrix unit only.
+        if (k.wide && !w.layout.is_float() && (kept_ || (k.halves && count >= least))) wide_ = k.wide(w.layout.codes, w.layout.scales);
         if (!wide_.multiply) return;
-        const int groups = (int)w.layout.groups(w.inputs);
-        kept_ = count >= k.widest + k.tiling(count).least;
         stride_ = (kept_ ? groups : kPiece) * wide_.bytes;
         unpacked_ = worker.lines(which, kept_ ? size * stride_ : stride_);
         if (!kept_) return;
@@ -181,7 +182,7 @@ class Block {
             multiply_floats(k, a, token, real, out);
         } else {
             const bool wide = wide_.multiply && height == k.widest;
-            if (wide) shape(k, worker_, kCodeShapes);
+            if (wide && k.shape) shape(k, worker_, kCodeShapes);
             const Tile tile = wide ? nullptr : k.tile(l.codes, l.scales, height);
             const TilePair pair = half_ ? k.tile_pair(l.codes, l.scales, height) : nullptr;
             const int stretch = a.count <= k.widest ? groups : wide ? kWideStretch : kStretch;
@@ -192,8 +193,11 @@ class Block {
                         pair(codes(i), half_ * weight.panel_bytes, scales(i), weight.table, from, to, a.tile(token), out[i]);
                         i++;
                     } else if (!wide) tile(codes(i), scales(i), weight.table, from, to, a.tile(token), out[i]);
-                    else if (kept_) wide_.multiply(unpacked_ + i * stride_ + from * wide_.bytes, from, to, a.tile(token), out[i]);
-                    else multiply_pieces(i, from, to, a.tile(token), out[i]);
+                    else if (kept_) {
+                        const int panels = (int)std::min<size_t>(2, size - i);
+                        wide_.multiply(unpacked_ + i * stride_ + from * wide_.bytes, stride_, panels, from, to, a.tile(token), out[i]);
+                        i += panels - 1;
+                    } else multiply_pieces(i, from, to, a.tile(token), out[i]);
                 }
         }
         if (weight.bias.empty()) return;
@@ -237,7 +241,7 @@ class Block {
         for (int g = from; g < to; g += kPiece) {
             const int end = std::min(to, g + kPiece);
             wide_.unpack(codes(i), scales(i), weight.table, g, end, unpacked_);
-            wide_.multiply(unpacked_, g, end, tile, out);
+            wide_.multiply(unpacked_, 0, 1, g, end, tile, out);
         }
     }
 
