@@ -70,8 +70,9 @@ enum Shapes : int { kNoShapes, kCodeShapes, kHalfShapes };
 struct Halves {
     // x[0 .. n - 1] into a row of 32 parts for every 32 inputs, `step` bytes from one to the next; the low parts `low` bytes after the high ones.
     void (*split)(const float* x, int n, void* to, size_t low, size_t step);
-    // All inputs of one panel, or of two `apart` bytes apart, times one tile or two of 8 tokens; out as TileFloat's.
-    void (*multiply)(const uint8_t* panel, size_t apart, int panels, int inputs, const void* tiles, int count, float* out);
+    // All inputs of some panels times 1 .. 16 tokens in one tile or two. Panels come in twos, `apart` bytes from each other and
+    // `next` from those before; each output kTallest * 16 floats on.
+    void (*multiply)(const uint8_t* panel, size_t apart, size_t next, int panels, int inputs, const void* tiles, int count, float* out);
     bool (*attends)(int key_type, int value_type, int head_dim);  // whether `segment` is done by it
     void (*pair)(AttendBlocks& blocks, void* room);  // makes blocks.pairs of the values, in room for them
     void (*segment)(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride);

@@ -212,9 +212,8 @@ class Block {
 
     void multiply_halves(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
         shape(k, worker_, kHalfShapes);
-        const uint8_t* tiles = a.halves + half_bytes(weight.inputs, token);
-        for (size_t i = 0; i < size; i += 2)
-            k.halves->multiply(codes(i), (half_ ? half_ : 1) * weight.panel_bytes, (int)std::min<size_t>(2, size - i), (int)weight.inputs, tiles, count > (int)kHalfRows ? 2 : 1, out[i]);
+        const size_t bytes = weight.panel_bytes, apart = half_ ? half_ * bytes : bytes, next = half_ ? bytes : 2 * bytes;
+        k.halves->multiply(codes(0), apart, next, (int)size, (int)weight.inputs, a.halves + half_bytes(weight.inputs, token), count, out[0]);
     }
 
     void multiply_floats(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
