@@ -25,6 +25,9 @@ struct Seen {
     }
 };
 
+// A unit that did nothing for 0.65 us sleeps, and all the core waits 0.33 us for it when it is next used.
+INLINE void stay_awake() { _tile_dpbf16ps(0, 4, 6); }
+
 // The values of a segment to `room`, for every two blocks [head_dim / 16] tiles: the token i of one beside the token i of
 // the other. Inputs come in the order in which registers pair up: of 32, 0..3, 8..11, 16..19, 24..27 in one tile, the rest
 // in the next. Meanwhile the keys are asked for.
@@ -33,6 +36,7 @@ static void pair_values(AttendBlocks& blocks, void* room) {
     for (int b = 0; b < kBlocks; b += 2) {
         const uint8_t *v0 = blocks.values[b], *v1 = blocks.values[b + 1], *k0 = blocks.keys[b], *k1 = blocks.keys[b + 1];
         if (!v0 && !v1) continue;
+        stay_awake();
         if (!v0) v0 = v1, k0 = k1;  // where one is not there, the other's: p is 0
         if (!v1) v1 = v0, k1 = k0;
         uint8_t* to = (uint8_t*)room + (size_t)b * d * kDepth;
@@ -168,9 +172,6 @@ template <int N> INLINE void weigh_pairs(const uint8_t* p, const uint8_t* v, int
         _tile_stored(3, o + 48, stride * sizeof(float));
     }
 }
-
-// A unit that did nothing for 0.65 us sleeps, and all the core waits 0.33 us for it when it is next used.
-INLINE void stay_awake() { _tile_dpbf16ps(0, 4, 6); }
 
 // As `segment`. p: [kBlocks][16][16] of scratch. blocks: with its pairs.
 static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
