@@ -8,11 +8,11 @@ namespace {
 
 // A gathered operand: rows in expert order, each expert's rows starting at a tile of its own.
 struct Gathered {
-    Memory tiles, floats;
+    Arena::Piece tiles, floats;
     size_t width, groups, stride;
-    Gathered(size_t slots, size_t rows, size_t width)
-        : tiles(tile_bytes((width + kGroup - 1) / kGroup, (int)rows), false),
-          floats(slots * ((width + 15) / 16 * 16) * sizeof(float), false),
+    Gathered(Arena& memory, size_t slots, size_t rows, size_t width)
+        : tiles(memory.take(tile_bytes((width + kGroup - 1) / kGroup, (int)rows))),
+          floats(memory.take(slots * ((width + 15) / 16 * 16) * sizeof(float))),
           width(width), groups((width + kGroup - 1) / kGroup), stride((width + 15) / 16 * 16) {}
     uint8_t* tile(int row) const { return tiles.data() + tile_bytes(groups, row); }
     float* row(size_t slot) const { return floats.floats() + slot * stride; }
@@ -43,7 +43,7 @@ struct Mix final : Op {
     NormPtr norm;
     ExpertWeights e;
     std::unique_ptr<Gathered> in, inner, shared_inner;
-    Memory down_rows, shared_rows;
+    Arena::Piece down_rows, shared_rows;
     mutable Routing routing;
 
     void route(Program& p, Worker& worker, int tokens, const Activations& a) const {
@@ -203,12 +203,12 @@ size_t add_experts(Program& p, int x, NormPtr norm, const ExpertWeights& e, int 
     op->scores = p.buffer(n, p.max_tokens);
     p.release(op->scores);
     const size_t slots = (size_t)p.max_tokens * e.used, rows = slots + n * kTallest;
-    op->in = std::make_unique<Gathered>(slots, rows, hidden);
-    op->inner = std::make_unique<Gathered>(slots, rows, e.up[0]->rows);
-    op->down_rows = Memory(slots * hidden * sizeof(float), false);
+    op->in = std::make_unique<Gathered>(p.memory, slots, rows, hidden);
+    op->inner = std::make_unique<Gathered>(p.memory, slots, rows, e.up[0]->rows);
+    op->down_rows = p.memory.take(slots * hidden * sizeof(float));
     if (e.shared_up) {
-        op->shared_inner = std::make_unique<Gathered>((size_t)p.max_tokens, (size_t)p.max_tokens + kTallest, e.shared_up->rows);
-        op->shared_rows = Memory((size_t)p.max_tokens * hidden * sizeof(float), false);
+        op->shared_inner = std::make_unique<Gathered>(p.memory, (size_t)p.max_tokens, (size_t)p.max_tokens + kTallest, e.shared_up->rows);
+        op->shared_rows = p.memory.take((size_t)p.max_tokens * hidden * sizeof(float));
     }
     return p.add(std::move(op));
 }

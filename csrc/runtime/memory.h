@@ -1,4 +1,4 @@
-// Large memory: zeroed by the system on first touch, huge pages asked for.
+// Large memory: zeroed by the system on first touch, in huge pages wherever much of it is read in turn.
 #pragma once
 #include <sys/mman.h>
 
@@ -13,11 +13,13 @@ namespace cutaway {
 
 class Memory {
   public:
+    static constexpr size_t kHuge = size_t{2} << 20;
+
     Memory() = default;
-    explicit Memory(size_t bytes, bool want_huge = true) : size_(bytes) {
+    explicit Memory(size_t bytes) : size_(bytes) {
         if (!bytes) return;
-        constexpr size_t huge = size_t{2} << 20;
-        want_huge = want_huge && bytes >= huge;
+        constexpr size_t huge = kHuge;
+        const bool want_huge = bytes >= huge;
         mapped_ = want_huge ? (bytes + huge - 1) / huge * huge + huge : bytes;
         base_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (base_ == MAP_FAILED) {
@@ -39,8 +41,13 @@ class Memory {
         return *this;
     }
 
+    // At least so many bytes, in whole huge pages; what was there is lost if they are not there yet.
+    uint8_t* grow(size_t bytes) {
+        if (bytes > size_) *this = Memory((bytes + kHuge - 1) / kHuge * kHuge);
+        return data_;
+    }
+
     uint8_t* data() const { return data_; }
-    float* floats() const { return reinterpret_cast<float*>(data_); }
     size_t size() const { return size_; }
 
   private:
@@ -56,12 +63,15 @@ class Arena {
     class Piece {
       public:
         Piece() = default;
-        Piece(std::shared_ptr<Memory> chunk, uint8_t* data) : chunk_(std::move(chunk)), data_(data) {}
+        Piece(std::shared_ptr<Memory> chunk, uint8_t* data, size_t size) : chunk_(std::move(chunk)), data_(data), size_(size) {}
         uint8_t* data() const { return data_; }
+        float* floats() const { return reinterpret_cast<float*>(data_); }
+        size_t size() const { return size_; }
 
       private:
         std::shared_ptr<Memory> chunk_;  // goes with its last piece
         uint8_t* data_ = nullptr;
+        size_t size_ = 0;
     };
 
     Piece take(size_t bytes) {
@@ -69,7 +79,7 @@ class Arena {
         bytes = (bytes + 63) / 64 * 64;
         if (!chunk_ || used_ + bytes > chunk_->size()) chunk_ = std::make_shared<Memory>(bytes > kChunk ? bytes : kChunk), used_ = 0;
         used_ += bytes;
-        return {chunk_, chunk_->data() + used_ - bytes};
+        return {chunk_, chunk_->data() + used_ - bytes, bytes};
     }
 
   private:

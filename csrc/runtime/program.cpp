@@ -4,7 +4,7 @@
 namespace cutaway {
 
 int Program::buffer(size_t width, int rows) {
-    const size_t bytes = width * (size_t)rows * sizeof(float) + 64;
+    const size_t bytes = (width * (size_t)rows * sizeof(float) + 127) / 64 * 64;
     for (size_t i = 0; i < free_.size(); i++) {
         const int id = free_[i];
         if (at(id).width == width && at(id).memory.size() == bytes) {
@@ -12,7 +12,7 @@ int Program::buffer(size_t width, int rows) {
             return id;
         }
     }
-    buffers_.push_back(std::make_unique<Buffer>(Buffer{Memory(bytes, false), width}));
+    buffers_.push_back(std::make_unique<Buffer>(Buffer{memory.take(bytes), width}));
     return (int)buffers_.size() - 1;
 }
 

@@ -55,7 +55,7 @@ struct Attention {
 
 // One value of a step: float32 [tokens or rows][width], row-major; or int8 tiles (layout.h), between a feed-forward and its product.
 struct Buffer {
-    Memory memory;
+    Arena::Piece memory;
     size_t width;
     float* row(size_t i) const { return memory.floats() + i * width; }
 };
@@ -100,13 +100,14 @@ class Program {
     size_t scratch_bytes() const;
 
     // Activations of the op at hand, shared by all threads: tiles of int8, float rows, and tiles of float parts.
-    uint8_t* tiles(size_t bytes) { return grow(tiles_, bytes); }
-    float* floats(size_t count) { return (float*)grow(floats_, count * sizeof(float)); }
-    uint8_t* halves(size_t bytes) { return grow(halves_, bytes); }
-    float* partial(size_t count) { return (float*)grow(partial_, count * sizeof(float)); }
+    uint8_t* tiles(size_t bytes) { return tiles_.grow(bytes); }
+    float* floats(size_t count) { return (float*)floats_.grow(count * sizeof(float)); }
+    uint8_t* halves(size_t bytes) { return halves_.grow(bytes); }
+    float* partial(size_t count) { return (float*)partial_.grow(count * sizeof(float)); }
 
     std::shared_ptr<Team> team;
     const Kernels* kernels;
+    Arena memory;  // of buffers
     const int max_tokens, max_rows;
     bool stepwise = false;  // every value is looked at: none is tiles
     int page_size = 16;
@@ -116,10 +117,6 @@ class Program {
     std::vector<std::unique_ptr<Op>> ops;
 
   private:
-    static uint8_t* grow(Memory& m, size_t bytes) {
-        if (m.size() < bytes) m = Memory(bytes, false);
-        return m.data();
-    }
     std::vector<std::unique_ptr<Buffer>> buffers_;
     std::vector<int> free_;
     Memory tiles_, floats_, halves_, partial_;

@@ -52,36 +52,17 @@ struct Coming {
 class Worker {
   public:
     Worker(Team& team, int index) : team(team), index(index) {}
-    ~Worker() {
-        std::free(memory_);
-        for (auto& l : lines_) std::free(l.memory);
-    }
     Worker(const Worker&) = delete;
     Worker& operator=(const Worker&) = delete;
 
     // Every thread calls this with the same arguments; f(item) runs once per item, then all wait for all.
     template <class F> void parallel(int64_t items, int64_t chunk, F&& f);
     void barrier();
-    // Memory of this thread, aligned to 64 bytes, kept between calls; contents are not.
-    template <class T> T* scratch(size_t count) {
-        const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
-        if (bytes > size_) {
-            std::free(memory_);
-            memory_ = std::aligned_alloc(64, bytes);
-            size_ = bytes;
-        }
-        return static_cast<T*>(memory_);
-    }
+    // Memory of this thread, kept between calls; contents are not.
+    template <class T> T* scratch(size_t count) { return reinterpret_cast<T*>(memory_.grow(count * sizeof(T))); }
 
     // A second kind of scratch, for unpacked panels: two, that outlive calls of `scratch`.
-    uint8_t* lines(int which, size_t bytes) {
-        Lines& l = lines_[which];
-        if (bytes > l.size) {
-            std::free(l.memory);
-            l.memory = std::aligned_alloc(64, l.size = (bytes + 63) / 64 * 64);
-        }
-        return static_cast<uint8_t*>(l.memory);
-    }
+    uint8_t* lines(int which, size_t bytes) { return lines_[which].grow(bytes); }
 
     Team& team;
     const int index;
@@ -89,13 +70,7 @@ class Worker {
     int shapes = 0;  // what its matrix unit is set up for, if it is known
 
   private:
-    struct Lines {
-        void* memory = nullptr;
-        size_t size = 0;
-    };
-    void* memory_ = nullptr;
-    size_t size_ = 0;
-    Lines lines_[2];
+    Memory memory_, lines_[2];
 };
 
 class Team {
