@@ -114,7 +114,7 @@ static void sigmoid_all(float* x, int n) {
 #define STRING(x) #x
 #define NAME(x) STRING(x)
 
-static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_pair, kTogetherFloat, find_tile_float, normalize, quantize_any, rotate, gate_up,
+static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_pair, kTogetherFloat, find_tile_float, normalize, quantize_any, rotate, gate_up, add_scaled,
                                 soft_cap,          softmax,   sigmoid_all,     store_kv,  widen,        segment, merge,  finish};
 
 }  // namespace CUTAWAY_ISA

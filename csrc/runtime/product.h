@@ -292,13 +292,4 @@ inline void put_row(float* to, const float* from, int n) {
     else std::memcpy(to, from, sizeof(float) * (size_t)n);
 }
 
-// to = from + scale * x. By way of local memory, so that the compiler need not fear that the rows overlap.
-inline void put_sum(float* to, const float* from, float scale, const float* x, int n) {
-    float sum[kPanelRows] = {};
-    if (n == kPanelRows) std::memcpy(sum, from, sizeof(sum));
-    else std::memcpy(sum, from, sizeof(float) * (size_t)n);
-    for (int i = 0; i < kPanelRows; i++) sum[i] = sum[i] + scale * x[i];
-    put_row(to, sum, n);
-}
-
 }  // namespace cutaway

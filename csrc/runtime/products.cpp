@@ -125,7 +125,7 @@ struct ProjectAdd final : Op {
             const auto add = [&](int t, size_t panel, const float* y, int rows) {
                 const size_t at = panel * kPanelRows;
                 if (norm) put_row(out.row(t) + at, y, rows);
-                else put_sum(out.row(t) + at, residual.row(t) + at, scale, y, rows);
+                else p.kernels->add_scaled(out.row(t) + at, residual.row(t) + at, scale, y, rows);
             };
             product(*p.kernels, block, acts, tokens_of(item, blocks, acts.count), add, [&](int t) {
                 ask(block, out.row(t));
