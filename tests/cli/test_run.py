@@ -43,9 +43,9 @@ def run(smollm2_path: Path, capsys: pytest.CaptureFixture[str]) -> Cutaway:
 
 
 def test_streamed_and_as_json_are_the_same_answer(run: Cutaway) -> None:
-    streamed = run("Name three colours.", "--seed", "7", "--max-tokens", "12")
+    streamed = run("Tell me a long story about a fox.", "--seed", "7", "--max-tokens", "12")
     assert "[stopped by --max-tokens]" in run.err and "seed" not in run.err
-    told = json.loads(run("Name three colours.", "--seed", "7", "--max-tokens", "12", "--json"))
+    told = json.loads(run("Tell me a long story about a fox.", "--seed", "7", "--max-tokens", "12", "--json"))
     assert streamed == told["text"] + "\n" and run.err == ""
     assert told["finish_reason"] == "length" and told["stop"] == {"kind": "length", "matched": None, "at": 11}
     assert len(told["token_ids"]) == told["usage"]["completion_tokens"] == 12
