@@ -131,15 +131,17 @@ struct Attend final : Op {
         const int32_t* row = table.pages + (size_t)step.request[item.begin] * table.width;
         const KVView& kv = pages->view;
         AttendBlocks out{kv.key_type, kv.value_type, a.head_dim, segment * kSegment, nullptr, {}, {}, {}, {}};
-        for (int b = 0; b < kBlocks; b++) {
-            const int token = out.start + 16 * b;
-            const int page = token > visible.last || token + 15 < visible.first ? -1 : row[token / kv.page_size];
+        // Block by block, without a division for each.
+        int at = out.start / kv.page_size, slot = out.start % kv.page_size;
+        for (int b = 0; b < kBlocks; b++, slot += 16) {
+            if (slot == kv.page_size) at++, slot = 0;
+            const int token = out.start + 16 * b, page = token > visible.last || token + 15 < visible.first ? -1 : row[at];
             if (page < 0) continue;
             const uint8_t* head = kv.head(page, item.kv_head);
-            const size_t slot = token % kv.page_size;
-            out.keys[b] = head + slot * a.head_dim * kKVBytes[kv.key_type], out.values[b] = head + kv.values_at() + slot * a.head_dim * kKVBytes[kv.value_type];
-            if (kv.scaled(kv.key_type)) out.key_scales[b] = (const float*)(head + kv.key_scales_at()) + slot;
-            if (kv.scaled(kv.value_type)) out.value_scales[b] = (const float*)(head + kv.value_scales_at()) + slot;
+            const size_t place = (size_t)slot;
+            out.keys[b] = head + place * a.head_dim * kKVBytes[kv.key_type], out.values[b] = head + kv.values_at() + place * a.head_dim * kKVBytes[kv.value_type];
+            if (kv.scaled(kv.key_type)) out.key_scales[b] = (const float*)(head + kv.key_scales_at()) + place;
+            if (kv.scaled(kv.value_type)) out.value_scales[b] = (const float*)(head + kv.value_scales_at()) + place;
         }
         return out;
     }
