@@ -35,9 +35,8 @@ def runs(name: str) -> bool:
 
 
 SETS = [name for name in ("plain", "avx2", "avxvnni", "avx512", "amx") if runs(name)]
-ALIKE = [
-    name for name in SETS if name != "amx"
-]  # the same bits in everything; the matrix unit adds floats in its own order
+# The same bits in everything; the matrix unit adds floats in its own order.
+ALIKE = [name for name in SETS if name != "amx"]
 FLOATS = {"F32": np.float32, "F16": np.float16}
 
 

@@ -233,22 +233,32 @@ template <int R> static void some_rows(int count, const Part& part, const Attend
     part_rows<R>(part, next, m, l, o, stride);
 }
 
+// What a tile's rows see of a segment, in tokens from its start: from .. to - 1 by any row, clear .. dim - 1 by all, where
+// scores need no more than a product.
+struct Seen {
+    int from, to, clear, dim;
+    Seen(const AttendBlocks& blocks, const AttendView& at, const AttendRows& rows) {
+        int first = rows.first[0], last = rows.position[0];
+        clear = first, dim = last;
+        bool bare = at.softcap == 0.0f && !blocks.key_scales[(last < blocks.start + kSegment ? last - blocks.start : kSegment - 1) / 16];
+        for (int r = 0; r < rows.count; r++) {
+            first = rows.first[r] < first ? rows.first[r] : first, clear = rows.first[r] > clear ? rows.first[r] : clear;
+            last = rows.position[r] > last ? rows.position[r] : last, dim = rows.position[r] < dim ? rows.position[r] : dim;
+            bare = bare && rows.slope[r] == 0.0f;
+        }
+        from = first > blocks.start ? first - blocks.start : 0, to = last + 1 < blocks.start + kSegment ? last + 1 - blocks.start : kSegment;
+        clear -= blocks.start, dim = bare ? dim + 1 - blocks.start : 0;
+    }
+};
+
 // A tile of rows over one segment. p: [kVectorRows][kSegment] of scratch. Leaves m, l [rows], o [rows][stride]. next: whose
 // keys to ask for meanwhile, or null.
 static void segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
-    int first = rows.first[0], last = rows.position[0], clear = first, dim = last;
-    bool bare = at.softcap == 0.0f && !blocks.key_scales[(last < blocks.start + kSegment ? last - blocks.start : kSegment - 1) / 16];
-    for (int r = 0; r < rows.count; r++) {
-        first = rows.first[r] < first ? rows.first[r] : first, clear = rows.first[r] > clear ? rows.first[r] : clear;
-        last = rows.position[r] > last ? rows.position[r] : last, dim = rows.position[r] < dim ? rows.position[r] : dim;
-        bare = bare && rows.slope[r] == 0.0f;
-    }
-    const int from = first > blocks.start ? first - blocks.start : 0, to = last + 1 < blocks.start + kSegment ? last + 1 - blocks.start : kSegment;
-    clear -= blocks.start, dim = bare ? dim + 1 - blocks.start : 0;
+    const Seen seen(blocks, at, rows);
     const int most = blocks.value_type == kKVF32 || rows.count > kRegisterRows ? kVectorRows / 2 : kRegisterRows, step = most < kRegisterRows ? most : kRegisterRows;
     for (int r = 0; r < rows.count; r += step) {
         const int count = rows.count - r < step ? rows.count - r : step;
-        const Part part{blocks, at, rows, r, from / 16, (to + 15) / 16, from, to, clear, dim, p};
+        const Part part{blocks, at, rows, r, seen.from / 16, (seen.to + 15) / 16, seen.from, seen.to, seen.clear, seen.dim, p};
         some_rows<kRegisterRows>(count, part, r + count < rows.count ? nullptr : next, m + r, l + r, o + r * stride, stride);
     }
 }

@@ -8,7 +8,7 @@
 #include "matrix_attention.h"
 #include "wide.h"
 #elif defined(__AVX512F__)
-#include "unpacked.h"
+#include "two_panels.h"
 #endif
 
 namespace cutaway {
@@ -60,13 +60,13 @@ static TilePair find_pair(int codes, int scales, int height) {
 
 #if defined(__AMX_INT8__)
 static Wide find_wide(int codes, int scales) {
-    return for_pair(codes, scales, []<int C, int S>() { return Wide{sizeof(Unpacked<S>), unpack_panel<C, S>, wide<S>}; });
+    return for_pair(codes, scales, []<int C, int S>() { return Wide{sizeof(Unpacked<S>), unpack_panel<C, S, offset_of(C, S)>, wide<S>}; });
 }
-static constexpr Halves halves = {split, multiply_some, matrix_attends, pair_values, matrix_segment, finish_pairs};
+static constexpr Halves halves = {split, multiply_some};
 #define WIDE kTall, set_shapes, &halves, find_wide
 #elif defined(__AVX512F__)
 static Wide find_wide(int codes, int scales) {
-    return for_pair(codes, scales, []<int C, int S>() { return Wide{sizeof(Plain<S>), unpack_plain<C, S>, multiply_plain<C, S>}; });
+    return for_pair(codes, scales, []<int C, int S>() { return Wide{sizeof(Unpacked<S>), unpack_panel<C, S, 0>, multiply_two<C, S>}; });
 }
 #define WIDE kTall, nullptr, nullptr, find_wide
 #else
@@ -111,11 +111,20 @@ static void sigmoid_all(float* x, int n) {
     for (int i = 0; i < n; i += 16) store_part(x + i, sigmoid(load_part(x + i, n - i)), n - i);
 }
 
+static const AttendWay* attend_way([[maybe_unused]] int key_type, [[maybe_unused]] int value_type, [[maybe_unused]] int head_dim) {
+#if defined(__AMX_INT8__)
+    static constexpr AttendWay matrix = {kRowTile, true, 1, pair_values, matrix_segment, finish_pairs};
+    if (key_type == kKVBF16 && value_type == kKVBF16 && head_dim % kDepth == 0) return &matrix;
+#endif
+    static constexpr AttendWay vectors = {kVectorRows, false, 4, widen, segment, finish};
+    return &vectors;
+}
+
 #define STRING(x) #x
 #define NAME(x) STRING(x)
 
 static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_pair, kTogetherFloat, find_tile_float, normalize, quantize_any, rotate, gate_up, add_scaled,
-                                soft_cap,          softmax,   sigmoid_all,     store_kv,  widen,        segment, merge,  finish};
+                                soft_cap,          softmax,   sigmoid_all,     store_kv,  attend_way,   merge};
 
 }  // namespace CUTAWAY_ISA
 

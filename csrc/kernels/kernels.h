@@ -73,8 +73,14 @@ struct Halves {
     // All inputs of some panels times 1 .. 16 tokens in one tile or two. Panels come in twos, `apart` bytes from each other and
     // `next` from those before; each output kTallest * 16 floats on.
     void (*multiply)(const uint8_t* panel, size_t apart, size_t next, int panels, int inputs, const void* tiles, int count, float* out);
-    bool (*attends)(int key_type, int value_type, int head_dim);  // whether `segment` is done by it
-    void (*pair)(AttendBlocks& blocks, void* room);  // makes blocks.pairs of the values, in room for them
+};
+
+// How attention is done over keys and values of some types.
+struct AttendWay {
+    int rows;     // of a tile, at most kRowTile
+    bool halves;  // queries are float parts for a matrix unit, else floats
+    int worth;    // from how many tiles on `prepare` is called for a segment
+    void (*prepare)(AttendBlocks& blocks, float* room);  // what all tiles read of it goes to room [2][kSegment][head_dim], the blocks point there
     void (*segment)(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride);
     void (*finish)(const float* O, float L, float* out, int d);
 };
@@ -103,10 +109,8 @@ struct Kernels {
     void (*softmax)(float* x, int n);
     void (*sigmoid)(float* x, int n);
     void (*store_kv)(const KVView& kv, int page, int head, int slot, const float* k, const float* v);
-    void (*widen)(AttendBlocks& blocks, float* room);
-    void (*segment)(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride);
+    const AttendWay* (*attend)(int key_type, int value_type, int head_dim);
     void (*merge)(int count, float* M, float* L, float* O, const float* m, const float* l, const float* o, int stride, int d);
-    void (*finish)(const float* O, float L, float* out, int d);
 };
 
 const Kernels* kernels_plain();

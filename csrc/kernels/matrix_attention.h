@@ -12,26 +12,13 @@
 
 namespace cutaway::CUTAWAY_ISA {
 
-static bool matrix_attends(int key_type, int value_type, int head_dim) { return key_type == kKVBF16 && value_type == kKVBF16 && head_dim % kDepth == 0; }
-
-// What the rows see of a segment, in twos of blocks.
-struct Seen {
-    int begin, end;
-    Seen(const AttendBlocks& blocks, const AttendRows& rows) {
-        int first = rows.first[0], last = rows.position[0];
-        for (int r = 1; r < rows.count; r++) first = rows.first[r] < first ? rows.first[r] : first, last = rows.position[r] > last ? rows.position[r] : last;
-        begin = first > blocks.start ? (first - blocks.start) / kDepth : 0;
-        end = last - blocks.start < kSegment ? (last - blocks.start) / kDepth + 1 : kSegment / kDepth;
-    }
-};
-
 // A unit that did nothing for 0.65 us sleeps, and all the core waits 0.33 us for it when it is next used.
 INLINE void stay_awake() { _tile_dpbf16ps(0, 4, 6); }
 
 // The values of a segment to `room`, for every two blocks [head_dim / 16] tiles: the token i of one beside the token i of
 // the other. Inputs come in the order in which registers pair up: of 32, 0..3, 8..11, 16..19, 24..27 in one tile, the rest
 // in the next. Meanwhile the keys are asked for.
-static void pair_values(AttendBlocks& blocks, void* room) {
+static void pair_values(AttendBlocks& blocks, float* room) {
     const int d = blocks.head_dim;
     for (int b = 0; b < kBlocks; b += 2) {
         const uint8_t *v0 = blocks.values[b], *v1 = blocks.values[b + 1], *k0 = blocks.keys[b], *k1 = blocks.keys[b + 1];
@@ -119,10 +106,10 @@ INLINE void cut_pair(F a, F b, float* high, float* low) {
 
 // Scores of R rows to parts of p; their maxima m, and l = the sums of p. s: the first row's line in the segment's first
 // block. Several rows at a time, for every row is chains.
-template <int R> INLINE void soften(float* s, Seen seen, const bool* masked, float* m, float* l) {
+template <int R> INLINE void soften(float* s, int begin, int end, const bool* masked, float* m, float* l) {
     F most[R][2], total[R][2];
     for (int r = 0; r < R; r++) most[r][0] = most[r][1] = set(kMasked), total[r][0] = total[r][1] = zero();
-    for (int b = 2 * seen.begin; b < 2 * seen.end; b += 2)
+    for (int b = 2 * begin; b < 2 * end; b += 2)
         for (int r = 0; r < R; r++)
             for (int h = 0; h < 2; h++) most[r][h] = max(load(s + 256 * (b + h) + 16 * r), most[r][h]);  // passes over a NaN score; 2^ of it carries it on
     F top[R];
@@ -131,7 +118,7 @@ template <int R> INLINE void soften(float* s, Seen seen, const bool* masked, flo
         m[r] = masked[r] ? kMasked : x == kMasked ? 0.0f : x;  // 0: nothing but NaN
         top[r] = set(masked[r] ? __builtin_inff() : m[r]);
     }
-    for (float* at = s + 512 * seen.begin; at < s + 512 * seen.end; at += 512)
+    for (float* at = s + 512 * begin; at < s + 512 * end; at += 512)
         for (int r = 0; r < R; r++) {
             const F a = power_of_2(sub(load(at + 16 * r), top[r])), b = power_of_2(sub(load(at + 16 * r + 256), top[r]));
             total[r][0] = add(total[r][0], a), total[r][1] = add(total[r][1], b);
@@ -175,13 +162,8 @@ template <int N> INLINE void weigh_pairs(const uint8_t* p, const uint8_t* v, int
 
 // As `segment`. p: [kBlocks][16][16] of scratch. blocks: with its pairs.
 static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
-    const Seen seen(blocks, rows);
-    const int d = blocks.head_dim;
-    int clear = 0, dim = kSegment;  // tokens clear .. dim - 1 are seen by all rows, and their scores need no more than a product
-    for (int r = 0; r < rows.count; r++) {
-        clear = rows.first[r] - blocks.start > clear ? rows.first[r] - blocks.start : clear, dim = rows.position[r] + 1 - blocks.start < dim ? rows.position[r] + 1 - blocks.start : dim;
-        if (rows.slope[r] != 0.0f || at.softcap != 0.0f) dim = 0;
-    }
+    const Seen seen(blocks, at, rows);
+    const int d = blocks.head_dim, begin = seen.from / kDepth, end = (seen.to + kDepth - 1) / kDepth;  // in twos of blocks
     const uint8_t* q = (const uint8_t*)rows.q;
     settle();
     if (d == 64) {
@@ -190,7 +172,7 @@ static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next,
         _tile_loadd(4, q + 2 * kTileBytes, 64);
         _tile_loadd(5, q + 3 * kTileBytes, 64);
     }
-    for (int b = 2 * seen.begin; b < 2 * seen.end; b += 2) {
+    for (int b = 2 * begin; b < 2 * end; b += 2) {
         const uint8_t *k0 = blocks.keys[b], *k1 = blocks.keys[b + 1];
         if (!k0) k0 = k1;
         if (!k1) k1 = k0;
@@ -200,8 +182,8 @@ static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next,
             for (int line = 0; next->values[b + h] && line < 32 * d; line += 64) prefetch(next->values[b + h] + line);
     }
     const Part part{blocks, at, rows, 0, 0, 0, 0, 0, 0, 0, p};
-    for (int b = 2 * seen.begin; b < 2 * seen.end; b++) {
-        if (clear <= 16 * b && 16 * b + 16 <= dim) continue;
+    for (int b = 2 * begin; b < 2 * end; b++) {
+        if (seen.clear <= 16 * b && 16 * b + 16 <= seen.dim) continue;
         for (int r = 0; r < rows.count; r++) {
             float* x = p + 256 * b + 16 * r;
             store(x, blocks.keys[b] ? finish_score(part, b, r, load(x)) : set(kMasked));
@@ -211,15 +193,15 @@ static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next,
     for (int r = 0; r < rows.count; r++) masked[r] = rows.position[r] < blocks.start || rows.first[r] >= blocks.start + kSegment;
     int r = 0;
     for (; r + 4 <= rows.count; r += 4) {
-        soften<4>(p + 16 * r, seen, masked + r, m + r, l + r);
+        soften<4>(p + 16 * r, begin, end, masked + r, m + r, l + r);
         if (r % 8) stay_awake();
     }
-    for (; r < rows.count; r++) soften<1>(p + 16 * r, seen, masked + r, m + r, l + r);
+    for (; r < rows.count; r++) soften<1>(p + 16 * r, begin, end, masked + r, m + r, l + r);
     settle();
     const uint8_t *parts = (const uint8_t*)p, *v = blocks.pairs;
     int i = 0;
-    for (; i + 64 <= d; i += 64, v += 4 * kTileBytes) weigh_pairs<4>(parts, v, d, seen.begin, seen.end, o + i, stride);
-    if (i < d) weigh_pairs<2>(parts, v, d, seen.begin, seen.end, o + i, stride);
+    for (; i + 64 <= d; i += 64, v += 4 * kTileBytes) weigh_pairs<4>(parts, v, d, begin, end, o + i, stride);
+    if (i < d) weigh_pairs<2>(parts, v, d, begin, end, o + i, stride);
 }
 
 }  // namespace

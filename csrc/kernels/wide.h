@@ -10,34 +10,9 @@
 // 16 x 16 dots take 20 ns: 16 cycles to multiply, 16 to store, 48 operations to scale (docs/log.md has the figures).
 #pragma once
 #include "matrix.h"
-#include "tile.h"
+#include "unpacked.h"
 
 namespace cutaway::CUTAWAY_ISA {
-
-// An unpacked group: 8 lines of codes - offset, a line of float scales (two: one per half), minima likewise.
-template <int S> struct Unpacked {
-    static constexpr int kParts = GroupScales<S>::kHalves ? 2 : 1;
-    int8_t lines[8][64];
-    float scale[kParts][16];
-    float minimum[GroupScales<S>::kMin ? kParts : 0][16];
-};
-
-template <int C, int S> static void unpack_panel(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, void* unpacked) {
-    Unpacked<S>* u = (Unpacked<S>*)unpacked;
-    const __m512i offset = _mm512_set1_epi8((char)offset_of(C, S));
-    panel += (size_t)from * kPlaneBytes[C];
-    for (int g = from; g < to; g++, u++, panel += kPlaneBytes[C]) {
-        for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kAhead + line, 0, 3);
-        B q[8];
-        unpack<C>(panel, table, q);
-        for (int j = 0; j < 8; j++) _mm512_store_si512(u->lines[j], _mm512_sub_epi8(q[j].v, offset));
-        const GroupScales<S> w = GroupScales<S>::at(scales, g);
-        for (int h = 0; h < u->kParts; h++) {
-            store(u->scale[h], w.scale[h]);
-            if constexpr (w.kMin) store(u->minimum[h], w.minimum[h]);
-        }
-    }
-}
 
 // Dots of 16 tokens and 16 rows, of two groups or of a group's two halves.
 using Dots = int32_t[2][16][16];

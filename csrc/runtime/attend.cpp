@@ -43,7 +43,6 @@ struct RotateStore final : Op {
 };
 
 constexpr int kMostRows = 240;     // query rows that share widened keys and values: whole tiles of 12 or 16
-constexpr int kWorthWidening = 4;  // tiles of rows
 
 // Query rows of one request and kv head: row = token * (heads per kv head) + head.
 struct Item {
@@ -78,22 +77,17 @@ struct Attend final : Op {
     int q;
     std::shared_ptr<Pages> pages;
     Attention a;
+    const AttendWay* way = nullptr;
     const RotateStore* before = nullptr;  // whose work is done here where `takes_over` says so
 
     size_t pad() const { return (size_t)(a.head_dim + 31) / 32 * 32; }
 
-    bool by_matrix(const Program& p) const {
-        const KVView& kv = pages->view;
-        return p.kernels->halves && p.kernels->halves->attends(kv.key_type, kv.value_type, kv.head_dim);
-    }
-    int tile_rows(const Program& p) const { return by_matrix(p) ? kRowTile : kVectorRows; }
-
     // The longest first, as far as that is known: a request's last rows see the most.
-    const std::vector<Item>& items(const Step& step, int threads, int tile) const {
+    const std::vector<Item>& items(const Step& step, int threads) const {
         static thread_local std::vector<Item> out;  // kept, so that no step allocates
         out.clear();
-        const int per = a.heads / a.kv_heads, fair = step.tokens * a.heads / (8 * threads) / tile * tile;
-        const int most = std::clamp(fair, tile, kMostRows);
+        const int per = a.heads / a.kv_heads, fair = step.tokens * a.heads / (8 * threads) / way->rows * way->rows;
+        const int most = std::clamp(fair, way->rows, kMostRows);
         for (const auto& r : step.requests)
             for (int row = ((r.end - r.begin) * per - 1) / most * most; row >= 0; row -= most)
                 for (int head = 0; head < a.kv_heads; head++) out.push_back({r.begin, head, row, std::min(most, (r.end - r.begin) * per - row)});
@@ -102,8 +96,8 @@ struct Attend final : Op {
 
     // An item's tiles, in this worker's scratch.
     void open(Program& p, Worker& worker, const Step& step, const Item& item, Tiles& tiles) const {
-        const int per = a.heads / a.kv_heads, d = a.head_dim, tile = tile_rows(p);
-        const bool matrix = by_matrix(p);
+        const int per = a.heads / a.kv_heads, d = a.head_dim, tile = way->rows;
+        if (way->halves) shape(*p.kernels, worker, kHalfShapes);
         const size_t rows = (size_t)(item.count + tile - 1) / tile * tile, widened = 2 * kSegment * d + 64;
         float* scaled = worker.scratch<float>(rows * (d + pad()) + kRowTile * (pad() + kSegment) + widened);
         tiles.O = scaled + rows * d, tiles.o = tiles.O + rows * pad(), tiles.p = tiles.o + kRowTile * pad(), tiles.room = tiles.p + kRowTile * kSegment;
@@ -115,9 +109,9 @@ struct Attend final : Op {
             for (int i = 0; i < r.count; i++) {
                 const int row = item.first_row + first + i, t = item.begin + row / per, head = item.kv_head * per + row % per;
                 const float* x = p.at(q).row(t) + head * d;
-                float* to = matrix ? tiles.o : scaled + i * d;
+                float* to = way->halves ? tiles.o : scaled + i * d;
                 for (int j = 0; j < d; j++) to[j] = x[j] * scale;
-                if (matrix) p.kernels->halves->split(to, d, (uint8_t*)scaled + 64 * i, 64 * kRowTile, 2 * 64 * kRowTile);
+                if (way->halves) p.kernels->halves->split(to, d, (uint8_t*)scaled + 64 * i, 64 * kRowTile, 2 * 64 * kRowTile);
                 r.position[i] = step.position[t];
                 r.first[i] = a.window ? std::max(0, step.position[t] - a.window + 1) : 0;
                 r.slope[i] = a.slopes.empty() ? 0.0f : a.slopes[head];
@@ -132,13 +126,13 @@ struct Attend final : Op {
         const KVView& kv = pages->view;
         AttendBlocks out{kv.key_type, kv.value_type, a.head_dim, segment * kSegment, nullptr, {}, {}, {}, {}};
         // Block by block, without a division for each.
-        int at = out.start / kv.page_size, slot = out.start % kv.page_size;
-        for (int b = 0; b < kBlocks; b++, slot += 16) {
-            if (slot == kv.page_size) at++, slot = 0;
+        int at = out.start / kv.page_size;
+        size_t place = out.start % kv.page_size;
+        for (int b = 0; b < kBlocks; b++, place += 16) {
+            if (place == (size_t)kv.page_size) at++, place = 0;
             const int token = out.start + 16 * b, page = token > visible.last || token + 15 < visible.first ? -1 : row[at];
             if (page < 0) continue;
             const uint8_t* head = kv.head(page, item.kv_head);
-            const size_t place = (size_t)slot;
             out.keys[b] = head + place * a.head_dim * kKVBytes[kv.key_type], out.values[b] = head + kv.values_at() + place * a.head_dim * kKVBytes[kv.value_type];
             if (kv.scaled(kv.key_type)) out.key_scales[b] = (const float*)(head + kv.key_scales_at()) + place;
             if (kv.scaled(kv.value_type)) out.value_scales[b] = (const float*)(head + kv.value_scales_at()) + place;
@@ -168,54 +162,43 @@ struct Attend final : Op {
 
     void run(Program& p, Worker& worker, const Step& step) const override {
         const int threads = p.team->threads();
-        const std::vector<Item>& list = items(step, threads, tile_rows(p));
+        const std::vector<Item>& list = items(step, threads);
         if (splits(step, (int)list.size(), threads)) return run_split(p, worker, step, list, longest(step));
         const bool turning = takes_over(step, threads);
         worker.parallel((int64_t)list.size(), 1, [&](int64_t i) {
             if (turning) before->turn(p, step, list[i].begin, list[i].kv_head);
             Tiles tiles;
-            set_up(p, worker);
             open(p, worker, step, list[i], tiles);
             run_item(p, step, list[i], tiles);
         });
     }
 
-    void set_up(Program& p, Worker& worker) const {
-        if (by_matrix(p)) shape(*p.kernels, worker, kHalfShapes);
-    }
-
     void run_item(Program& p, const Step& step, const Item& item, Tiles& tiles) const {
         const Range visible = tiles.visible();
         const AttendView view{a.softcap};
-        const bool matrix = by_matrix(p);
-        const int tile = tile_rows(p);
-        const auto segment = matrix ? p.kernels->halves->segment : p.kernels->segment;
+        const int tile = way->rows;
         const int last = visible.last / kSegment;
         AttendBlocks blocks = locate(step, item, visible.first / kSegment, visible), next;
         for (int at = visible.first / kSegment; at <= last; at++, blocks = next) {
             const bool ahead = at < last;
             if (ahead) next = locate(step, item, at + 1, visible);
-            if (matrix) p.kernels->halves->pair(blocks, tiles.room);
-            else if (tiles.count >= kWorthWidening) p.kernels->widen(blocks, tiles.room);
+            if (tiles.count >= way->worth) way->prepare(blocks, tiles.room);
             for (int i = 0; i < tiles.count; i++) {
                 const AttendRows& r = tiles.rows[i];
                 const Range seen = Tiles::visible(r);
                 if (at < seen.first / kSegment || at > seen.last / kSegment) continue;
                 float m[kRowTile], l[kRowTile];
-                segment(blocks, ahead && i + 1 == tiles.count ? &next : nullptr, view, r, tiles.p, m, l, tiles.o, (int)pad());
+                way->segment(blocks, ahead && i + 1 == tiles.count ? &next : nullptr, view, r, tiles.p, m, l, tiles.o, (int)pad());
                 p.kernels->merge(r.count, tiles.M + i * tile, tiles.L + i * tile, tiles.O + i * tile * pad(), m, l, tiles.o, (int)pad(), a.head_dim);
             }
         }
-        const auto finish = matrix ? p.kernels->halves->finish : p.kernels->finish;
-        for (int j = 0; j < item.count; j++) finish(tiles.O + j * pad(), tiles.L[j], output(p, item, j), a.head_dim);
+        for (int j = 0; j < item.count; j++) way->finish(tiles.O + j * pad(), tiles.L[j], output(p, item, j), a.head_dim);
     }
 
     // Few rows and a long context: threads share the segments of a row, a few neighbours at a time, and the same merge
     // follows. Items are single tiles here.
     void run_split(Program& p, Worker& worker, const Step& step, const std::vector<Item>& list, int longest) const {
         const size_t per_tile = kRowTile * (2 + pad());
-        const bool matrix = by_matrix(p);
-        const auto segment = matrix ? p.kernels->halves->segment : p.kernels->segment;
         float* partial = p.partial(list.size() * longest * per_tile);
         const int64_t units = (int64_t)list.size() * longest, chunk = std::max<int64_t>(1, units / (8 * p.team->threads()));
         worker.parallel(units, chunk, [&](int64_t unit) {
@@ -228,9 +211,8 @@ struct Attend final : Op {
             const bool ahead = (unit + 1) % chunk != 0 && at < visible.last / kSegment;
             AttendBlocks blocks = locate(step, item, at, visible), next = ahead ? locate(step, item, at + 1, visible) : AttendBlocks{};
             float* to = partial + unit * per_tile;
-            set_up(p, worker);
-            if (matrix) p.kernels->halves->pair(blocks, tiles.room);
-            segment(blocks, ahead ? &next : nullptr, AttendView{a.softcap}, tiles.rows[0], tiles.p, to, to + kRowTile, to + 2 * kRowTile, (int)pad());
+            if (tiles.count >= way->worth) way->prepare(blocks, tiles.room);
+            way->segment(blocks, ahead ? &next : nullptr, AttendView{a.softcap}, tiles.rows[0], tiles.p, to, to + kRowTile, to + 2 * kRowTile, (int)pad());
         });
         worker.parallel((int64_t)list.size(), 1, [&](int64_t i) {
             Tiles tiles;
@@ -240,8 +222,7 @@ struct Attend final : Op {
                 const float* from = partial + (i * longest + at) * per_tile;
                 p.kernels->merge(list[i].count, tiles.M, tiles.L, tiles.O, from, from + kRowTile, from + 2 * kRowTile, (int)pad(), a.head_dim);
             }
-            const auto finish = matrix ? p.kernels->halves->finish : p.kernels->finish;
-            for (int j = 0; j < list[i].count; j++) finish(tiles.O + j * pad(), tiles.L[j], output(p, list[i], j), a.head_dim);
+            for (int j = 0; j < list[i].count; j++) way->finish(tiles.O + j * pad(), tiles.L[j], output(p, list[i], j), a.head_dim);
         });
     }
 };
@@ -285,6 +266,7 @@ size_t add_attend(Program& p, int q, std::shared_ptr<Pages> pages, const Attenti
     auto op = std::make_unique<Attend>();
     op->name = "attend", op->outputs = {p.buffer((size_t)a.heads * a.head_dim, p.max_tokens)};
     op->q = q, op->pages = std::move(pages), op->a = a;
+    op->way = p.kernels->attend(op->pages->view.key_type, op->pages->view.value_type, a.head_dim);
     RotateStore* before = p.stepwise || p.ops.empty() ? nullptr : dynamic_cast<RotateStore*>(p.ops.back().get());
     if (before && before->q == q && before->pages == op->pages && !before->whole(before->q_norm) && !before->whole(before->k_norm))
         op->before = before, before->after = op.get();

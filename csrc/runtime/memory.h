@@ -18,9 +18,8 @@ class Memory {
     Memory() = default;
     explicit Memory(size_t bytes) : size_(bytes) {
         if (!bytes) return;
-        constexpr size_t huge = kHuge;
-        const bool want_huge = bytes >= huge;
-        mapped_ = want_huge ? (bytes + huge - 1) / huge * huge + huge : bytes;
+        const bool want_huge = bytes >= kHuge;
+        mapped_ = want_huge ? (bytes + kHuge - 1) / kHuge * kHuge + kHuge : bytes;
         base_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (base_ == MAP_FAILED) {
             base_ = nullptr;
@@ -28,7 +27,7 @@ class Memory {
         }
         data_ = static_cast<uint8_t*>(base_);
         if (want_huge) {
-            data_ = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(base_) + huge - 1) / huge * huge);
+            data_ = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(base_) + kHuge - 1) / kHuge * kHuge);
             madvise(data_, mapped_ - static_cast<size_t>(data_ - static_cast<uint8_t*>(base_)), MADV_HUGEPAGE);
         }
     }

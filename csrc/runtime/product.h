@@ -103,9 +103,9 @@ inline void reserve(Program& p, int count, size_t width, Needs needs = {}) {
 
 inline int panel_rows(const Weight& w, size_t panel) { return (int)std::min<size_t>(kPanelRows, w.rows - panel * kPanelRows); }
 
-// Sets this thread's matrix unit up.
+// Sets this thread's matrix unit up, if there is one.
 inline void shape(const Kernels& k, Worker& worker, Shapes shapes) {
-    if (worker.shapes != shapes) k.shape(worker.shapes = shapes);
+    if (k.shape && worker.shapes != shapes) k.shape(worker.shapes = shapes);
 }
 
 constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one after the other
@@ -182,7 +182,7 @@ class Block {
             multiply_floats(k, a, token, real, out);
         } else {
             const bool wide = wide_.multiply && height == k.widest;
-            if (wide && k.shape) shape(k, worker_, kCodeShapes);
+            if (wide) shape(k, worker_, kCodeShapes);
             const Tile tile = wide ? nullptr : k.tile(l.codes, l.scales, height);
             const TilePair pair = half_ ? k.tile_pair(l.codes, l.scales, height) : nullptr;
             const int stretch = a.count <= k.widest ? groups : wide ? kWideStretch : kStretch;

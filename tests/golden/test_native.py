@@ -31,7 +31,7 @@ def decoder(path: Path, instruction_set: str) -> Decoder:
         return load_decoder(file, read_spec(file), ops, context=1024)
 
 
-ALIKE = [name for name in ("avx512", "avx2", "plain") if name in SETS]  # quick ones first
+QUICK = [name for name in ("avx512", "avx2", "plain") if name in SETS]  # quick ones first
 
 
 def both(chunks: Iterator[F32], others: Iterator[F32]) -> Iterator[F32]:
@@ -50,7 +50,7 @@ def test_as_near_to_float32_as_llama_cpp(model: tuple[str, Path]) -> None:
     """The best instruction set of this machine; and two others, with one and the same bits."""
     name, path = model
     golden = kl.load_golden(name).text
-    first, second = (logits_in_chunks(decoder(path, name), golden.ids) for name in (ALIKE * 2)[:2])
+    first, second = (logits_in_chunks(decoder(path, name), golden.ids) for name in (QUICK * 2)[:2])
     peer_kl, peer_top1 = LLAMA_CPP[name]
     for chunks in (both(first, second), logits_in_chunks(decoder(path, ""), golden.ids)):
         got = distance(golden, chunks)
@@ -64,7 +64,7 @@ def test_a_matrix_unit_has_the_same_bits_where_nothing_is_bf16(smollm2_path: Pat
     for _ in both(
         *(
             logits_in_chunks(decoder(smollm2_path, name), ids, key_type="f32", value_type="f32")
-            for name in (best, ALIKE[0])
+            for name in (best, QUICK[0])
         )
     ):
         pass
@@ -79,5 +79,5 @@ def test_beyond_the_window(gemma_path: Path) -> None:
 
 def test_plain_cpp_has_the_same_bits(smollm2_path: Path) -> None:
     ids = kl.load_golden("smollm2").text.ids[:20]
-    for _ in both(*(logits_in_chunks(decoder(smollm2_path, name), ids) for name in (ALIKE[0], "plain"))):
+    for _ in both(*(logits_in_chunks(decoder(smollm2_path, name), ids) for name in (QUICK[0], "plain"))):
         pass
