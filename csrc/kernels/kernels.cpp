@@ -3,7 +3,7 @@
 
 #include "attention.h"
 #include "elementwise.h"
-#include "tile.h"
+#include "few.h"
 #if defined(__AMX_INT8__)
 #include "matrix_attention.h"
 #include "wide.h"
@@ -54,8 +54,11 @@ static Tile find_tile(int codes, int scales, int height) {
     });
 }
 
-static TilePair find_pair(int codes, int scales, int height) {
-    return for_pair(codes, scales, [height]<int C, int S>() -> TilePair { return height == 1 ? tile_pair<C, S, 1> : tile_pair<C, S, 2>; });
+static Few find_few(int codes, int scales, int height, int panels) {
+    return for_pair(codes, scales, [height, panels]<int C, int S>() -> Few {
+        if (panels == 4) return height == 1 ? few<C, S, 1, 4> : few<C, S, 2, 4>;
+        return height == 1 ? few<C, S, 1, 2> : few<C, S, 2, 2>;
+    });
 }
 
 #if defined(__AMX_INT8__)
@@ -123,7 +126,7 @@ static const AttendWay* attend_way([[maybe_unused]] int key_type, [[maybe_unused
 #define STRING(x) #x
 #define NAME(x) STRING(x)
 
-static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_pair, kTogetherFloat, find_tile_float, normalize, quantize_any, rotate, gate_up, add_scaled,
+static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_few, kTogetherFloat, find_tile_float, normalize, quantize_any, rotate, gate_up, add_scaled,
                                 soft_cap,          softmax,   sigmoid_all,     store_kv,  attend_way,   merge};
 
 }  // namespace CUTAWAY_ISA

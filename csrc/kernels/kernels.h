@@ -49,9 +49,9 @@ struct AttendBlocks {
 };
 
 // The groups from .. to - 1 of one panel, times one tile of tokens, on top of those before them in out [height][16].
-using Tile = void (*)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out);
-// The same for two panels, the second and its scales `stride` bytes after the first's; out [2][kTallest][16].
-using TilePair = void (*)(const uint8_t* panel, size_t stride, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out);
+using Tile = void (*)(const uint8_t* panel, const uint8_t* table, int from, int to, const void* activations, float* out);
+// All groups of some panels, times a tile of one or two tokens; out [panels][kTallest][16].
+using Few = void (*)(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out);
 // All inputs of a panel, times one tile of tokens.
 using TileFloat = void (*)(const uint8_t* panel, size_t apart, int inputs, const float* x, int stride, float* out);
 
@@ -59,7 +59,7 @@ using TileFloat = void (*)(const uint8_t* panel, size_t apart, int inputs, const
 // panel or two, `apart` bytes from each other, each output kTallest * 16 floats on.
 struct Wide {
     size_t bytes;
-    void (*unpack)(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, void* unpacked);
+    void (*unpack)(const uint8_t* panel, const uint8_t* table, int from, int to, void* unpacked);
     void (*multiply)(const void* unpacked, size_t apart, int panels, int from, int to, const void* activations, float* out);
 };
 
@@ -96,7 +96,7 @@ struct Kernels {
     const Halves* halves;       // null: no matrix unit
     Wide (*wide)(int codes, int scales);  // null: none
     Tile (*tile)(int codes, int scales, int height);  // null where no type needs the pair
-    TilePair (*tile_pair)(int codes, int scales, int height);  // height 1 or 2
+    Few (*few)(int codes, int scales, int height, int panels);  // height 1 or 2, panels 2 or 4
     int float_panels;  // panels that a float tile of 8 tokens can take at once, each output kTallest * 16 floats on
     TileFloat (*tile_float)(int codes, int height, int panels);  // height 1 or 2: one panel or two
     void (*normalize)(const float* x, int width, bool layer, const float* weight, const float* bias, float eps, float* out);

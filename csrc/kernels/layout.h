@@ -2,25 +2,30 @@
 //
 // WEIGHTS. A matrix [rows, inputs] is cut into panels of 16 rows; a panel is one run of memory, aligned to 64 bytes:
 //
-//   | group 0 | group 1 | ... | group G-1 |  scales of group 0 .. G-1  |        a group = 16 rows x 32 inputs
+//   | scales | group | .. | group | scales | group | .. | group | ...                 a group = 16 rows x 32 inputs
+//   '------------ unit ------------'                                                   a unit = 1, 2, 8 or 16 groups
+//
+//   Memory is read line by line from its first to its last: a reader that skips to and fro gets a tenth less of it.
 //
 //   A group's codes are planes of 64-byte lines. In a line, byte 4 * row + i belongs to row `row`; a line that holds the
 //   quad j covers the inputs 4j .. 4j+3 (i picks one). So one 512-bit register = 16 rows x 4 inputs, what vpdpbusd eats.
 //
 //   Nibble  4 lines: line j has quad j in its low nibbles and quad j + 4 (inputs 16 + 4j ..) in its high nibbles
-//   Five    4 nibble lines + 1 line: bit j of a byte is bit 4 of quad j's code
-//   Six     4 nibble lines + 2 lines: line h has, for quad 4h + jj, the bits 5..4 in its bits 2jj+1..2jj
+//   Five    1 line: bit j of a byte is bit 4 of quad j's code; then 4 nibble lines
+//   Six     2 lines: line h has, for quad 4h + jj, the bits 5..4 in its bits 2jj+1..2jj; then 4 nibble lines
 //   Byte    8 lines, quad j in line j, codes + 128
 //   Table   4 nibble lines; a code picks one of 16 signed values (+ 128), one table per matrix
 //
 //   Scales, all exact in float32 (fp16 x 8 bits is 19 bits of mantissa):
-//   Half       16 fp16 d                                     per group of 32   Q4_0 Q5_0 Q8_0 IQ4_NL
-//   HalfMin    16 fp16 d, 16 fp16 m                          per group of 32   Q4_1 Q5_1
-//   SuperMin   16 fp16 d, 16 fp16 -dmin, 8 x (16 u8 scale, 16 u8 min)     per 8 groups  Q4_K Q5_K
-//   Super16    16 fp16 d, 16 x 16 i8 scale (two per group, one per 16 inputs)  per 8 groups  Q6_K Q3_K
-//   SuperMin16 16 fp16 d, 16 fp16 -dmin, 16 x (16 u8 scale, 16 u8 min)    per 8 groups  Q2_K
-//   Float      16 float32                                    per group of 32   whatever else
-//   Float16    2 x 16 float32                                per group of 32   whatever else, one scale per 16 inputs
+//   Half       16 fp16 d                                     per group of 32, 2 a unit   Q4_0 Q5_0 Q8_0 IQ4_NL
+//   HalfMin    16 fp16 d, 16 fp16 m                          per group of 32, 1          Q4_1 Q5_1
+//   SuperMin   16 fp16 d, 16 fp16 -dmin, 8 x (16 u8 scale, 16 u8 min)     per 8 groups, 8       Q4_K Q5_K
+//   Super16    16 fp16 d, 16 x 16 i8 scale (two per group, one per 16 inputs)  per 8 groups, 16 Q6_K Q3_K
+//   SuperMin16 16 fp16 d, 16 fp16 -dmin, 16 x (16 u8 scale, 16 u8 min)    per 8 groups, 8       Q2_K
+//   Float      16 float32                                    per group of 32, 1          whatever else
+//   Float16    2 x 16 float32                                per group of 32, 1          whatever else, one scale per 16 inputs
+//
+//   A last unit of fewer groups has room for all its scales.
 //
 //   A weight is (code - offset) * scale + minimum. The offset is an integer and costs nothing: the int32 accumulator
 //   starts at -offset * (sum of the activations).
@@ -63,6 +68,10 @@ constexpr int kPlaneBytes[] = {256, 320, 384, 512, 256, 0, 0, 0};  // 0: float w
 // bytes of scales per `kScaleGroups` groups
 constexpr int kScaleBytes[] = {32, 64, 64 + 8 * 32, 32 + 16 * 16, 64 + 16 * 32, 64, 128, 0};
 constexpr int kScaleGroups[] = {1, 1, 8, 8, 8, 1, 1, 1};
+// Groups of a unit: as many as make its scales whole lines.
+constexpr int kUnitGroups[] = {2, 1, 8, 16, 8, 1, 1, 1};
+constexpr int kUnitScales[] = {64, 64, 320, 576, 576, 64, 128, 0};  // bytes
+constexpr int kHighLines[] = {0, 1, 2, 0, 0, 0, 0, 0};  // before the nibbles
 
 // What is subtracted from every code, a power of two or nothing.
 constexpr int offset_of(int codes, int scales) {
@@ -84,17 +93,15 @@ struct Layout {
     bool is_float() const { return codes >= kF32; }
     size_t align64(size_t n) const { return (n + 63) / 64 * 64; }
     size_t groups(size_t inputs) const { return (inputs + kGroup - 1) / kGroup; }
-    // Bytes of codes in a panel; the scales start there.
-    size_t planes(size_t inputs) const {
+    // Where a group's unit lies in its panel, its codes, and its scales (of the groups that share them: the first's).
+    size_t unit_at(size_t g) const { return g / kUnitGroups[scales] * (kUnitScales[scales] + kUnitGroups[scales] * (size_t)kPlaneBytes[codes]); }
+    size_t codes_at(size_t g) const { return unit_at(g) + kUnitScales[scales] + g % kUnitGroups[scales] * kPlaneBytes[codes]; }
+    size_t scales_at(size_t g) const { return unit_at(g) + g % kUnitGroups[scales] / kScaleGroups[scales] * kScaleBytes[scales]; }
+    size_t panel(size_t inputs) const {
         if (codes == kF32) return inputs * 64;
         if (codes == kF16) return align64(inputs * 32);
         if (codes == kBF16) return (inputs + 1) / 2 * 64;
-        return groups(inputs) * (size_t)kPlaneBytes[codes & 7];
-    }
-    size_t panel(size_t inputs) const {
-        if (is_float()) return planes(inputs);
-        const size_t n = kScaleGroups[scales];
-        return align64(planes(inputs) + (groups(inputs) + n - 1) / n * (size_t)kScaleBytes[scales]);
+        return codes_at(groups(inputs) - 1) + kPlaneBytes[codes];
     }
 };
 

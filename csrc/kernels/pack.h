@@ -60,9 +60,9 @@ inline void put_codes(int codes, uint8_t* group, int row, const uint8_t* c) {
         fifth |= (n[j] >> 4 & 0x01010101) << j;
         sixth[j / 4] |= (n[j] >> 4 & 0x03030303) << 2 * (j % 4);
     }
-    put_nibbles(group, row, low);
-    if (codes == kFive) put(group + 256 + 4 * row, fifth);
-    if (codes == kSix) put(group + 256 + 4 * row, sixth[0]), put(group + 320 + 4 * row, sixth[1]);
+    put_nibbles(group + 64 * kHighLines[codes], row, low);
+    if (codes == kFive) put(group + 4 * row, fifth);
+    if (codes == kSix) put(group + 4 * row, sixth[0]), put(group + 64 + 4 * row, sixth[1]);
 }
 
 // bit 4j + i of x to bit j of byte i
@@ -117,8 +117,8 @@ inline void pack_block(int type, const uint8_t* b, uint8_t* group, uint8_t* scal
             half_at(0, b);
             if (type == kTypeQ5_1) half_at(1, b + 2);
             const uint8_t* qh = b + (type == kTypeQ5_1 ? 4 : 2);
-            for (int j = 0; j < 4; j++) put(group + 64 * j + 4 * row, word(qh + 4 + 4 * j));
-            put(group + 256 + 4 * row, spread_bits(word(qh)));
+            put(group + 4 * row, spread_bits(word(qh)));
+            for (int j = 0; j < 4; j++) put(group + 64 + 64 * j + 4 * row, word(qh + 4 + 4 * j));
             return;
         }
         case kTypeQ8_0:
@@ -137,8 +137,8 @@ inline void pack_block(int type, const uint8_t* b, uint8_t* group, uint8_t* scal
                     n[j] = word(qs + 32 * (g / 2) + 4 * j) >> 4 * (g % 2) & kLow4;
                     if (five) fifth |= (word(qh + 4 * j) >> g & 0x01010101) << j;
                 }
-                put_nibbles(group, row, n);
-                if (five) put(group + 256 + 4 * row, fifth);
+                put_nibbles(group + (five ? 64 : 0), row, n);
+                if (five) put(group + 4 * row, fifth);
             }
             return;
         }
@@ -151,8 +151,8 @@ inline void pack_block(int type, const uint8_t* b, uint8_t* group, uint8_t* scal
                     n[j] = word(ql + 4 * j) >> 4 * (g % 4 / 2) & kLow4;
                     high[j / 4] |= (word(qh + 4 * j) >> 2 * (g % 4) & 0x03030303) << 2 * (j % 4);
                 }
-                put_nibbles(group, row, n);
-                put(group + 256 + 4 * row, high[0]), put(group + 320 + 4 * row, high[1]);
+                put_nibbles(group + 128, row, n);
+                put(group + 4 * row, high[0]), put(group + 64 + 4 * row, high[1]);
                 for (int h = 0; h < 2; h++) scales[32 + 16 * (2 * g + h) + row] = b[192 + 2 * g + h];
             }
             return;
@@ -183,7 +183,6 @@ inline void pack_block(int type, const uint8_t* b, uint8_t* group, uint8_t* scal
 inline void pack_panel(const TypeInfo& t, const uint8_t* raw, size_t rows, size_t inputs, size_t panel, uint8_t* out) {
     const size_t first = panel * kPanelRows, row_bytes = inputs / t.elements * t.bytes;
     const Layout& l = t.layout;
-    uint8_t* scales = out + l.planes(inputs);
     for (int r = 0; r < kPanelRows && first + r < rows; r++) {
         const uint8_t* row = raw + (first + r) * row_bytes;
         if (l.codes == kF32) {
@@ -195,7 +194,7 @@ inline void pack_panel(const TypeInfo& t, const uint8_t* raw, size_t rows, size_
         } else {
             const size_t groups = t.elements / kGroup;
             for (size_t b = 0; b < inputs / t.elements; b++)
-                pack_block(t.type, row + b * t.bytes, out + b * groups * kPlaneBytes[l.codes], scales + b * kScaleBytes[l.scales], r);
+                pack_block(t.type, row + b * t.bytes, out + l.codes_at(b * groups), out + l.scales_at(b * groups), r);
         }
     }
 }
@@ -203,15 +202,15 @@ inline void pack_panel(const TypeInfo& t, const uint8_t* raw, size_t rows, size_
 // One panel from plain codes (already offset to unsigned) [rows, inputs] and float scales [rows, inputs / sub].
 inline void pack_panel_codes(const Layout& l, const uint8_t* codes, const float* scale, int sub, size_t rows, size_t inputs, size_t panel, uint8_t* out) {
     const size_t first = panel * kPanelRows, groups = l.groups(inputs), per_group = kGroup / sub, columns = inputs / sub;
-    float* scales = (float*)(out + l.planes(inputs));
     for (int r = 0; r < kPanelRows && first + r < rows; r++)
         for (size_t g = 0; g < groups; g++) {
             uint8_t c[kGroup] = {};
             const size_t n = inputs - g * kGroup < (size_t)kGroup ? inputs - g * kGroup : (size_t)kGroup;
             std::memcpy(c, codes + (first + r) * inputs + g * kGroup, n);
-            put_codes(l.codes == kTable ? kNibble : l.codes, out + g * kPlaneBytes[l.codes], r, c);
+            put_codes(l.codes == kTable ? kNibble : l.codes, out + l.codes_at(g), r, c);
+            float* scales = (float*)(out + l.scales_at(g));
             for (size_t h = 0; h < per_group && g * per_group + h < columns; h++)
-                scales[(g * per_group + h) * kPanelRows + r] = scale[(first + r) * columns + g * per_group + h];
+                scales[h * kPanelRows + r] = scale[(first + r) * columns + g * per_group + h];
         }
 }
 

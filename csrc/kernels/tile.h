@@ -17,17 +17,21 @@ namespace cutaway::CUTAWAY_ISA {
 #define UNROLL_TOKENS
 #endif
 
-// How far ahead memory is asked for, in bytes, by one reader and by each of two. A panel's scales lie behind its codes:
-// those of a short one are asked for a whole panel ahead.
-constexpr int kAhead = 8192, kPairAhead = 4096, kShortPanel = 16384;
+constexpr int kAhead = 8192;  // bytes: how far ahead one reader asks for memory
 
-INLINE void nibbles(const uint8_t* p, B* low, B* high) {
+template <int N> INLINE B shift(B x) {
+    if constexpr (N > 0) return bshl<N>(x);
+    else if constexpr (N < 0) return bshr<-N>(x);
+    else return x;
+}
+
+// The quads J and J + 4 of a group, from its nibble line J and what bits it has above the nibbles.
+template <int C, int J> INLINE void two_quads(B line, const B* high, const uint8_t* table, B& a, B& b) {
     const B mask = bset(15);
-    for (int j = 0; j < 4; j++) {
-        const B line = bload(p + 64 * j);
-        low[j] = band(line, mask);
-        high[j] = band(bshr<4>(line), mask);
-    }
+    a = band(line, mask), b = band(bshr<4>(line), mask);
+    if constexpr (C == kTable) a = lookup(a, table), b = lookup(b, table);
+    if constexpr (C == kFive) a = bor(a, band(shift<4 - J>(high[0]), bset(16))), b = bor(b, band(shift<-J>(high[0]), bset(16)));
+    if constexpr (C == kSix) a = bor(a, band(shift<4 - 2 * J>(high[0]), bset(0x30))), b = bor(b, band(shift<4 - 2 * J>(high[1]), bset(0x30)));
 }
 
 // Codes of a group: eight lines, quad j in q[j].
@@ -36,28 +40,34 @@ template <int C> INLINE void unpack(const uint8_t* p, const uint8_t* table, B* q
         for (int j = 0; j < 8; j++) q[j] = bload(p + 64 * j);
         return;
     }
-    nibbles(p, q, q + 4);
-    if constexpr (C == kTable)
-        for (int j = 0; j < 8; j++) q[j] = lookup(q[j], table);
-    if constexpr (C == kFive) {
-        const B h = bload(p + 256), bit = bset(16);
-        q[0] = bor(q[0], band(bshl<4>(h), bit)), q[1] = bor(q[1], band(bshl<3>(h), bit));
-        q[2] = bor(q[2], band(bshl<2>(h), bit)), q[3] = bor(q[3], band(bshl<1>(h), bit));
-        q[4] = bor(q[4], band(h, bit)), q[5] = bor(q[5], band(bshr<1>(h), bit));
-        q[6] = bor(q[6], band(bshr<2>(h), bit)), q[7] = bor(q[7], band(bshr<3>(h), bit));
-    }
-    if constexpr (C == kSix) {
-        const B bits = bset(0x30);
-        for (int half = 0; half < 2; half++) {
-            const B h = bload(p + 256 + 64 * half);
-            B* r = q + 4 * half;
-            r[0] = bor(r[0], band(bshl<4>(h), bits)), r[1] = bor(r[1], band(bshl<2>(h), bits));
-            r[2] = bor(r[2], band(h, bits)), r[3] = bor(r[3], band(bshr<2>(h), bits));
-        }
-    }
+    B high[2] = {};
+    for (int i = 0; i < kHighLines[C]; i++) high[i] = bload(p + 64 * i);
+    const uint8_t* n = p + 64 * kHighLines[C];
+    two_quads<C, 0>(bload(n), high, table, q[0], q[4]);
+    two_quads<C, 1>(bload(n + 64), high, table, q[1], q[5]);
+    two_quads<C, 2>(bload(n + 128), high, table, q[2], q[6]);
+    two_quads<C, 3>(bload(n + 192), high, table, q[3], q[7]);
 }
 
-// The scales and minima of group g, for its two halves (the same where a group has one scale).
+// Where a group's codes lie, and its unit's scales; from group to group.
+template <int C, int S> struct Walk {
+    const uint8_t *scales, *codes;
+    int in;  // groups of the unit before this one
+
+    Walk(const uint8_t* panel, int g) : scales(panel + Layout{(Codes)C, (Scales)S}.unit_at(g)), in(g % kUnitGroups[S]) { codes = scales + kUnitScales[S] + in * kPlaneBytes[C]; }
+    void next() {
+        codes += kPlaneBytes[C];
+        if (++in == kUnitGroups[S]) in = 0, scales = codes, codes += kUnitScales[S];
+    }
+    // Asks for what lies so many bytes further on.
+    void ask(int ahead) const {
+        if (!in)
+            for (int line = 0; line < kUnitScales[S]; line += 64) __builtin_prefetch(scales + ahead + line, 0, 3);
+        for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(codes + ahead + line, 0, 3);
+    }
+};
+
+// The scales and minima of a unit's group g, for its two halves (the same where a group has one scale).
 template <int S> struct GroupScales {
     static constexpr bool kHalves = S == kSuper16 || S == kSuperMin16 || S == kFloat16;
     static constexpr bool kMin = S == kHalfMin || S == kSuperMin || S == kSuperMin16;
@@ -110,6 +120,12 @@ template <int M> constexpr int kTogether = M < 4 ? 1 : 4;
 template <int M> constexpr int kTogether = 1;
 #endif
 
+// A group's dots, or half a group's, on top of what was before.
+template <int S> INLINE void add_dots(const GroupScales<S>& w, int half, I dots, float scale, float sum, F& acc) {
+    acc = fma(to_float(dots), mul(w.scale[half], set(scale)), acc);
+    if constexpr (GroupScales<S>::kMin) acc = fma(w.minimum[half], set(sum), acc);
+}
+
 template <int C, int S, int M> INLINE void add_group(const B* q, const GroupScales<S>& w, const ActGroup<M>* a, int m, F* acc) {
     constexpr int n = kTogether<M>;
     I d[n];
@@ -126,10 +142,7 @@ template <int C, int S, int M> INLINE void add_group(const B* q, const GroupScal
         for (int j = 0; j < 8; j++)
             for (int i = 0; i < n; i++) d[i] = dot_codes<C>(d[i], q[j], int_at(a->codes[m + i] + 4 * j));
     }
-    for (int i = 0; i < n; i++) {
-        acc[m + i] = fma(to_float(d[i]), mul(w.scale[0], set(a->scale[m + i])), acc[m + i]);
-        if constexpr (GroupScales<S>::kMin) acc[m + i] = fma(w.minimum[0], set(a->sum[m + i]), acc[m + i]);
-    }
+    for (int i = 0; i < n; i++) add_dots<S>(w, 0, d[i], a->scale[m + i], a->sum[m + i], acc[m + i]);
 }
 
 // The same for half a group, where it has a scale of its own.
@@ -139,17 +152,14 @@ template <int C, int S, int M> INLINE void add_half(const B* q, const GroupScale
     for (int i = 0; i < n; i++) d[i] = start<C, S>(&a->minus_half[h][m + i]);
     for (int j = 0; j < 4; j++)
         for (int i = 0; i < n; i++) d[i] = dot_codes<C>(d[i], q[j], int_at(a->codes[m + i] + 16 * h + 4 * j));
-    for (int i = 0; i < n; i++) {
-        acc[m + i] = fma(to_float(d[i]), mul(w.scale[h], set(a->scale[m + i])), acc[m + i]);
-        if constexpr (GroupScales<S>::kMin) acc[m + i] = fma(w.minimum[h], set((float)-a->minus_half[h][m + i] * a->scale[m + i]), acc[m + i]);
-    }
+    for (int i = 0; i < n; i++) add_dots<S>(w, h, d[i], a->scale[m + i], (float)-a->minus_half[h][m + i] * a->scale[m + i], acc[m + i]);
 }
 
 // One group of one panel, times M tokens.
-template <int C, int S, int M> INLINE void group(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int g, const ActGroup<M>* a, F* acc) {
+template <int C, int S, int M> INLINE void group(const Walk<C, S>& walk, const uint8_t* table, const ActGroup<M>* a, F* acc) {
     B q[8];
-    unpack<C>(panel, table, q);
-    const GroupScales<S> w = GroupScales<S>::at(scales, g);
+    unpack<C>(walk.codes, table, q);
+    const GroupScales<S> w = GroupScales<S>::at(walk.scales, walk.in);
     UNROLL_TOKENS
     for (int m = 0; m < M; m += kTogether<M>) {
         if constexpr (GroupScales<S>::kHalves) {
@@ -161,45 +171,20 @@ template <int C, int S, int M> INLINE void group(const uint8_t* panel, const uin
 }
 
 // out: float [M][16]: what the groups before `from` came to.
-template <int C, int S, int M>
-static void tile(const uint8_t* panel, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out) {
-    constexpr int kShare = kScaleBytes[S] / kScaleGroups[S];  // of the scales, per group
+template <int C, int S, int M> static void tile(const uint8_t* panel, const uint8_t* table, int from, int to, const void* activations, float* out) {
     const ActGroup<M>* a = (const ActGroup<M>*)activations + from;
-    panel += (size_t)from * kPlaneBytes[C];
+    Walk<C, S> walk(panel, from);
     F acc[M];
     UNROLL_TOKENS
     for (int m = 0; m < M; m++) acc[m] = from ? load(out + 16 * m) : zero();
-    for (int g = from; g < to; g++, a++, panel += kPlaneBytes[C]) {
-        for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(panel + kAhead + line, 0, 3);
-        for (int line = 0; line < kShare; line += 64) __builtin_prefetch(scales + kAhead + g * kShare + line, 0, 3);
+    for (int g = from; g < to; g++, a++, walk.next()) {
+        walk.ask(kAhead);
         if constexpr (M > 2)  // many tokens: the activations come from the second cache, again for every panel
             for (int line = 0; line < (int)sizeof(*a); line += 64) __builtin_prefetch((const char*)(a + 2) + line, 0, 3);
-        group<C, S, M>(panel, scales, table, g, a, acc);
+        group<C, S, M>(walk, table, a, acc);
     }
     UNROLL_TOKENS
     for (int m = 0; m < M; m++) store(out + 16 * m, acc[m]);
-}
-
-// The same for two panels, the second `stride` bytes after the first: memory gives more to two readers than to one.
-// out: float [2][kTallest][16].
-template <int C, int S, int M>
-static void tile_pair(const uint8_t* panel, size_t stride, const uint8_t* scales, const uint8_t* table, int from, int to, const void* activations, float* out) {
-    constexpr int kShare = kScaleBytes[S] / kScaleGroups[S];
-    const size_t whole = Layout{(Codes)C, (Scales)S}.panel((size_t)(scales - panel) / kPlaneBytes[C] * kGroup), ahead = whole <= kShortPanel ? whole : kPairAhead;
-    const ActGroup<M>* a = (const ActGroup<M>*)activations + from;
-    panel += (size_t)from * kPlaneBytes[C];
-    F acc[2][M];
-    for (int p = 0; p < 2; p++)
-        for (int m = 0; m < M; m++) acc[p][m] = from ? load(out + 16 * (kTallest * p + m)) : zero();
-    for (int g = from; g < to; g++, a++, panel += kPlaneBytes[C])
-        for (int p = 0; p < 2; p++) {
-            const uint8_t *codes = panel + p * stride, *s = scales + p * stride;
-            for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(codes + kPairAhead + line, 0, 3);
-            for (int line = 0; line < kShare; line += 64) __builtin_prefetch(s + ahead + g * kShare + line, 0, 3);
-            group<C, S, M>(codes, s, table, g, a, acc[p]);
-        }
-    for (int p = 0; p < 2; p++)
-        for (int m = 0; m < M; m++) store(out + 16 * (kTallest * p + m), acc[p][m]);
 }
 
 // The weights of the next input, or of the next two (bf16: even and odd), and where they end.

@@ -32,19 +32,19 @@ void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& u
     gated(k, worker, gate, up, block, panels, a, tokens, activation, put, [&](const Block& ups, int token) { ask(ups, to(token)); });
 }
 
-// Where a product's outputs are the next one's activations, a block's panels come in twos: 32 outputs are a group.
-inline int even_panels(int panels) { return std::max(4, panels / 4 * 4); }
-inline bool fits_groups(const Weight& w) { return w.rows % (4 * kPanelRows) == 0; }
+// Where a product's outputs are the next one's activations, a block's panels come in twos of each reader: 32 outputs are a group.
+static_assert(kBlock % (2 * kReaders) == 0);
+inline bool fits_groups(const Weight& w) { return w.rows % (2 * kReaders * kPanelRows) == 0; }
 
 // A block's values of a tile of tokens as int8, to their places in `tiles` of so many groups. What lies in a panel's
 // rows is a token's next to each other only within a panel.
 inline void put_groups(const Kernels& k, const Block& block, int token, int real, int height, const BlockOut& values, uint8_t* tiles, size_t groups) {
-    const size_t step = block.paired() ? 2 : 1;  // to the next panel of the same half
+    const size_t step = block.readers();  // to the next panel of the same reader
     alignas(64) float row[kTallest][kGroup];
     const float* rows[kTallest];
     for (int m = 0; m < real; m++) rows[m] = row[m];
     for (size_t n = 0; n < block.size / 2; n++) {
-        const size_t i = block.paired() ? n / 2 * 4 + n % 2 : 2 * n;
+        const size_t i = n / step * 2 * step + n % step;
         for (int m = 0; m < real; m++)
             for (int h = 0; h < 2; h++) std::memcpy(row[m] + kPanelRows * h, values[i + step * h] + kPanelRows * m, sizeof(float) * kPanelRows);
         const size_t group = block.panel(i) / 2;

@@ -118,19 +118,21 @@ inline int block_panels(const Weight& w, int threads) {
     return (int)std::clamp<int64_t>(std::min(by_size, by_share), 1, kBlock);
 }
 
-// One or two tokens wait for memory alone, and memory gives more to a thread that reads in two places: their blocks are
-// pairs, a panel of the weight's first half and one of its second.
+// One or two tokens wait for memory alone, and memory gives more to a thread that reads in a few places: their units are
+// a panel of each quarter of the weight, or of each half.
+constexpr int kReaders = 4;
 struct Cut {
-    size_t half, units, each;  // half: panels between the two of a pair, 0: no pairs; units: panels or pairs, `each` of them a block
+    size_t readers, part, units, each;  // panels of a reader's part; units in all, `each` of them a block
     Cut(const Weight& w, int panels, int count)
-        : half(count <= 2 ? (w.panels() + 1) / 2 : 0), units(half ? half : w.panels()), each(half ? std::max(1, panels / 2) : panels) {}
+        : readers(count > 2 ? 1 : w.layout.is_float() || w.panels() % kReaders ? 2 : kReaders), part((w.panels() + readers - 1) / readers), units(part),
+          each(std::max<size_t>(1, panels / readers)) {}
 };
 inline int64_t blocks_of(const Weight& w, int panels, int count) {
     const Cut cut(w, panels, count);
     return (int64_t)((cut.units + cut.each - 1) / cut.each);
 }
 
-constexpr size_t kComing = 65536;  // bytes that a reader asks for before the op
+constexpr size_t kComing = 131072;  // bytes that a thread asks for before the op
 
 // What is read first, from a block on, of weights of one shape that are read side by side.
 inline Coming coming_of(std::initializer_list<const Weight*> weights, int64_t block, int panels, int count) {
@@ -138,9 +140,8 @@ inline Coming coming_of(std::initializer_list<const Weight*> weights, int64_t bl
     for (const Weight* w : weights) {
         const Cut cut(*w, panels, count);
         const size_t first = (size_t)block * cut.each;
-        c.at[c.readers++] = w->panel(first);
-        if (cut.half) c.at[c.readers++] = w->panel(first + cut.half);
-        c.left = std::min(kComing / weights.size(), (cut.units - first) * w->panel_bytes);
+        for (size_t r = 0; r < cut.readers; r++) c.at[c.readers++] = w->panel(first + r * cut.part);
+        c.left = std::min(kComing / (weights.size() * cut.readers), (cut.units - first) * w->panel_bytes);
     }
     return c;
 }
@@ -155,8 +156,8 @@ class Block {
     Block(const Kernels& k, Worker& worker, const Weight& w, int64_t block, int panels, int count, int which = 0)
         : weight(w), worker_(worker) {
         const Cut cut(w, panels, count);
-        half_ = cut.half, first_ = (size_t)block * cut.each, size = std::min(cut.each, cut.units - first_);
-        if (half_) size = 2 * size - (first_ + size + half_ > w.panels());  // the last panel of an odd number is alone
+        readers_ = cut.readers, part_ = cut.part, first_ = (size_t)block * cut.each, size = std::min(cut.each, cut.units - first_);
+        size = readers_ * size - (readers_ == 2 && first_ + size + part_ > w.panels());  // the last panel of an odd number is alone
         const int groups = (int)w.layout.groups(w.inputs), least = k.tiling(count).least;
         kept_ = count >= k.widest + least;
         // To unpack for one tile pays on a matrix unit only.
@@ -165,12 +166,12 @@ class Block {
         stride_ = (kept_ ? groups : kPiece) * wide_.bytes;
         unpacked_ = worker.lines(which, kept_ ? size * stride_ : stride_);
         if (!kept_) return;
-        for (size_t i = 0; i < size; i++) wide_.unpack(codes(i), scales(i), w.table, 0, groups, unpacked_ + i * stride_);
+        for (size_t i = 0; i < size; i++) wide_.unpack(panel_at(i), w.table, 0, groups, unpacked_ + i * stride_);
     }
 
-    bool paired() const { return half_; }
+    size_t readers() const { return readers_; }
     // The i-th panel's place in the weight.
-    size_t panel(size_t i) const { return first_ + (half_ ? i / 2 + i % 2 * half_ : i); }
+    size_t panel(size_t i) const { return first_ + i / readers_ + i % readers_ * part_; }
 
     // Times the tokens token .. token + height - 1, and the bias: out[i] is [height][16] of the i-th panel.
     void multiply(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
@@ -180,19 +181,17 @@ class Block {
             multiply_halves(k, a, token, real, out);
         } else if (l.is_float()) {
             multiply_floats(k, a, token, real, out);
+        } else if (readers_ > 1) {
+            multiply_few(k, a, token, height, out);
         } else {
             const bool wide = wide_.multiply && height == k.widest;
             if (wide) shape(k, worker_, kCodeShapes);
             const Tile tile = wide ? nullptr : k.tile(l.codes, l.scales, height);
-            const TilePair pair = half_ ? k.tile_pair(l.codes, l.scales, height) : nullptr;
             const int stretch = a.count <= k.widest ? groups : wide ? kWideStretch : kStretch;
             for (int from = 0; from < groups; from += stretch)
                 for (size_t i = 0; i < size; i++) {
                     const int to = std::min(groups, from + stretch);
-                    if (pair && i + 1 < size) {
-                        pair(codes(i), half_ * weight.panel_bytes, scales(i), weight.table, from, to, a.tile(token), out[i]);
-                        i++;
-                    } else if (!wide) tile(codes(i), scales(i), weight.table, from, to, a.tile(token), out[i]);
+                    if (!wide) tile(panel_at(i), weight.table, from, to, a.tile(token), out[i]);
                     else if (kept_) {
                         const int panels = (int)std::min<size_t>(2, size - i);
                         wide_.multiply(unpacked_ + i * stride_ + from * wide_.bytes, stride_, panels, from, to, a.tile(token), out[i]);
@@ -207,21 +206,32 @@ class Block {
     }
 
   private:
-    const uint8_t* codes(size_t i) const { return weight.panel(panel(i)); }
-    const uint8_t* scales(size_t i) const { return codes(i) + weight.layout.planes(weight.inputs); }
+    const uint8_t* panel_at(size_t i) const { return weight.panel(panel(i)); }
+
+    void multiply_few(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
+        const Layout& l = weight.layout;
+        const int groups = (int)a.groups;
+        for (size_t i = 0, n; i < size; i += n) {
+            n = std::min(readers_, size - i);
+            const uint8_t* panels[kReaders];
+            for (size_t r = 0; r < n; r++) panels[r] = panel_at(i + r);
+            if (n == 1) k.tile(l.codes, l.scales, height)(panels[0], weight.table, 0, groups, a.tile(token), out[i]);
+            else k.few(l.codes, l.scales, height, (int)n)(panels, weight.table, groups, a.tile(token), out[i]);
+        }
+    }
 
     void multiply_halves(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
         shape(k, worker_, kHalfShapes);
-        const size_t bytes = weight.panel_bytes, apart = half_ ? half_ * bytes : bytes, next = half_ ? bytes : 2 * bytes;
-        k.halves->multiply(codes(0), apart, next, (int)size, (int)weight.inputs, a.halves + half_bytes(weight.inputs, token), count, out[0]);
+        const size_t bytes = weight.panel_bytes, apart = readers_ > 1 ? part_ * bytes : bytes, next = readers_ > 1 ? bytes : 2 * bytes;
+        k.halves->multiply(panel_at(0), apart, next, (int)size, (int)weight.inputs, a.halves + half_bytes(weight.inputs, token), count, out[0]);
     }
 
     void multiply_floats(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
         const auto tiles = [&](size_t i, size_t n, int m, int height) {
-            k.tile_float(weight.layout.codes, height, (int)n)(codes(i), (half_ ? half_ : 1) * weight.panel_bytes, (int)weight.inputs,
+            k.tile_float(weight.layout.codes, height, (int)n)(panel_at(i), (readers_ > 1 ? part_ : 1) * weight.panel_bytes, (int)weight.inputs,
                                                               a.floats + (size_t)(token + m) * a.stride, (int)a.stride, out[i] + kPanelRows * m);
         };
-        if (half_) {
+        if (readers_ > 1) {
             for (size_t i = 0; i < size; i += 2) tiles(i, std::min<size_t>(2, size - i), 0, count);
             return;
         }
@@ -239,14 +249,14 @@ class Block {
     void multiply_pieces(size_t i, int from, int to, const void* tile, float* out) const {
         for (int g = from; g < to; g += kPiece) {
             const int end = std::min(to, g + kPiece);
-            wide_.unpack(codes(i), scales(i), weight.table, g, end, unpacked_);
+            wide_.unpack(panel_at(i), weight.table, g, end, unpacked_);
             wide_.multiply(unpacked_, 0, 1, g, end, tile, out);
         }
     }
 
     static constexpr int kPiece = 8;  // groups
     Worker& worker_;
-    size_t half_, first_;             // half_ 0: no pairs
+    size_t readers_, part_, first_;
     Wide wide_ = {};
     bool kept_ = false;  // all panels are unpacked at once, for several tiles of tokens
     uint8_t* unpacked_ = nullptr;

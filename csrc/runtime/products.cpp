@@ -86,7 +86,7 @@ struct Feed final : Op {
     bool to_tiles = false;
     NormPtr norm;
     WeightPtr gate, up;
-    int panels_for(int threads) const { return to_tiles ? even_panels(block_panels(*up, threads)) : block_panels(*up, threads); }
+    int panels_for(int threads) const { return to_tiles ? kBlock : block_panels(*up, threads); }
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs_of(*p.kernels, {up.get(), gate.get()}));

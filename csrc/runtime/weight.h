@@ -78,13 +78,13 @@ struct Weight {
     // One row back as floats; only for what from_codes made.
     void row(size_t r, float* out) const {
         const uint8_t* p = panel(r / kPanelRows);
-        const float* scale = (const float*)(p + layout.planes(inputs));
         const size_t lane = r % kPanelRows, per_group = layout.scales == kFloat16 ? 2 : 1;
         for (size_t k = 0; k < inputs; k++) {
             const size_t g = k / kGroup, in = k % kGroup, j = in / 4;
-            const uint8_t* line = p + g * kPlaneBytes[layout.codes] + 64 * (layout.codes == kTable ? j % 4 : j) + 4 * lane + in % 4;
+            const uint8_t* line = p + layout.codes_at(g) + 64 * (layout.codes == kTable ? j % 4 : j) + 4 * lane + in % 4;
             const int code = layout.codes == kTable ? table[j < 4 ? *line & 15 : *line >> 4] : *line;
-            out[k] = (float)(code - 128) * scale[(g * per_group + in / (kGroup / per_group)) * kPanelRows + lane];
+            const float* scale = (const float*)(p + layout.scales_at(g));
+            out[k] = (float)(code - 128) * scale[in / (kGroup / per_group) * kPanelRows + lane];
         }
     }
 };
