@@ -6,8 +6,6 @@
 
 namespace cutaway::CUTAWAY_ISA {
 
-constexpr int kFewAhead = 2048;  // bytes of each reader
-
 #if defined(__AVX512F__)
 
 // The next line of a reader. The compiler must not gather loads: what is read in bursts comes later.

@@ -65,7 +65,7 @@ static Few find_few(int codes, int scales, int height, int panels) {
 static Wide find_wide(int codes, int scales) {
     return for_pair(codes, scales, []<int C, int S>() { return Wide{sizeof(Unpacked<S>), unpack_panel<C, S, offset_of(C, S)>, wide<S>}; });
 }
-static constexpr Halves halves = {split, multiply_some};
+static constexpr Halves halves = {split, multiply_some, multiply_few};
 #define WIDE kTall, set_shapes, &halves, find_wide
 #elif defined(__AVX512F__)
 static Wide find_wide(int codes, int scales) {
@@ -85,8 +85,8 @@ constexpr int kTogetherFloat = 1;
 
 template <int C> static TileFloat float_tile_of(int height, int panels) {
     switch (height) {
-        case 1: return panels == 1 ? tile_float<C, 1, 1> : tile_float<C, 1, 2>;
-        case 2: return panels == 1 ? tile_float<C, 2, 1> : tile_float<C, 2, 2>;
+        case 1: return panels == 1 ? tile_float<C, 1, 1> : panels == 2 ? tile_float<C, 1, 2> : tile_float<C, 1, 4>;
+        case 2: return panels == 1 ? tile_float<C, 2, 1> : panels == 2 ? tile_float<C, 2, 2> : tile_float<C, 2, 4>;
         case 4: return tile_float<C, 4, 1>;
         default: return panels == 1 ? tile_float<C, 8, 1> : tile_float<C, 8, kTogetherFloat>;
     }

@@ -70,9 +70,11 @@ enum Shapes : int { kNoShapes, kCodeShapes, kHalfShapes };
 struct Halves {
     // x[0 .. n - 1] into a row of 32 parts for every 32 inputs, `step` bytes from one to the next; the low parts `low` bytes after the high ones.
     void (*split)(const float* x, int n, void* to, size_t low, size_t step);
-    // All inputs of some panels times 1 .. 16 tokens in one tile or two. Panels come in twos, `apart` bytes from each other and
+    // All inputs of some panels times 3 .. 16 tokens in one tile or two. Panels come in twos, `apart` bytes from each other and
     // `next` from those before; each output kTallest * 16 floats on.
     void (*multiply)(const uint8_t* panel, size_t apart, size_t next, int panels, int inputs, const void* tiles, int count, float* out);
+    // 1, 2 or 4 panels times one or two tokens.
+    void (*few)(const uint8_t* panel, size_t apart, int panels, int inputs, const void* tiles, int count, float* out);
 };
 
 // How attention is done over keys and values of some types.
@@ -98,7 +100,7 @@ struct Kernels {
     Tile (*tile)(int codes, int scales, int height);  // null where no type needs the pair
     Few (*few)(int codes, int scales, int height, int panels);  // height 1 or 2, panels 2 or 4
     int float_panels;  // panels that a float tile of 8 tokens can take at once, each output kTallest * 16 floats on
-    TileFloat (*tile_float)(int codes, int height, int panels);  // height 1 or 2: one panel or two
+    TileFloat (*tile_float)(int codes, int height, int panels);  // height 1 or 2: up to four panels
     void (*normalize)(const float* x, int width, bool layer, const float* weight, const float* bias, float eps, float* out);
     // Rows x[0 .. count - 1] to the places place .. of a tile of `height` tokens.
     void (*quantize)(const float* const* x, int count, int inputs, void* tile, int height, int place);

@@ -10,6 +10,7 @@
 // A row of C depends on its row of A alone. So whatever takes this way has the same bits in any company; other
 // instruction sets, which multiply floats, have others.
 #pragma once
+#include "few.h"
 #include "kernels.h"
 #include "vec.h"
 
@@ -61,7 +62,7 @@ class ZeroSmall {
 
 // What the unit does for one row of A, with vectors: where memory binds, these read faster. Of 32 inputs the even ones and
 // the odd ones are summed apart, from zero; both together come on top of what was before. M tokens (M <= 2) times P panels,
-// each asked for 8 KB ahead.
+// line by line in turn (few.h has the reason).
 template <int M, int P> static void multiply_rows(const uint8_t* panel, size_t apart, int inputs, const uint8_t* tile, float* out) {
     constexpr int sums = 2 * M * P;  // of high and low parts: sum 2 * (P * m + p) + h
     const I odd_half = iset((int)0xffff0000);
@@ -75,10 +76,10 @@ template <int M, int P> static void multiply_rows(const uint8_t* panel, size_t a
         for (int s = 0; s < sums; s++) even[s] = odd[s] = zero();
         for (int line = 0; line < lines; line++) {
             F w[P][2];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int p = 0; p < P; p++) {
                 const uint8_t* at = panel + p * apart + 64 * line;
-                prefetch(at + 8192);
+                prefetch(at + kFewAhead);
                 const I pair = iload((const int*)at);
                 w[p][0] = as_float(ishl<16>(pair)), w[p][1] = as_float(iand(pair, odd_half));
             }
@@ -151,11 +152,19 @@ static void multiply_some(const uint8_t* panel, size_t apart, size_t next, int p
     const auto all = [&](auto one, auto two) {
         for (int p = 0; p < panels; p += 2, panel += next, out += 2 * kTallest * 16) (p + 1 < panels ? two : one)(panel, apart, inputs, (const uint8_t*)tiles, out);
     };
-    if (count > 8) return all(multiply_halves<2, 1>, multiply_halves<2, 2>);
-    if (count > 2) return all(multiply_halves<1, 1>, multiply_halves<1, 2>);
+    if (count > 8) all(multiply_halves<2, 1>, multiply_halves<2, 2>);
+    else all(multiply_halves<1, 1>, multiply_halves<1, 2>);
+}
+
+static void multiply_few(const uint8_t* panel, size_t apart, int panels, int inputs, const void* tiles, int count, float* out) {
     const ZeroSmall mode;
-    if (count == 2) return all(multiply_rows<2, 1>, multiply_rows<2, 2>);
-    all(multiply_rows<1, 1>, multiply_rows<1, 2>);
+    const uint8_t* tile = (const uint8_t*)tiles;
+    if (panels == 1) return (count == 1 ? multiply_rows<1, 1> : multiply_rows<2, 1>)(panel, apart, inputs, tile, out);
+    if (panels == 2) return (count == 1 ? multiply_rows<1, 2> : multiply_rows<2, 2>)(panel, apart, inputs, tile, out);
+    if (count == 1) return multiply_rows<1, 4>(panel, apart, inputs, tile, out);
+    // Two tokens' sums over four panels are more than there are registers.
+    multiply_rows<2, 2>(panel, apart, inputs, tile, out);
+    multiply_rows<2, 2>(panel + 2 * apart, apart, inputs, tile, out + 2 * kTallest * 16);
 }
 
 }  // namespace

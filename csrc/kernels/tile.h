@@ -17,7 +17,7 @@ namespace cutaway::CUTAWAY_ISA {
 #define UNROLL_TOKENS
 #endif
 
-constexpr int kAhead = 8192;  // bytes: how far ahead one reader asks for memory
+constexpr int kAhead = 8192, kFewAhead = 2048;  // bytes: how far ahead one reader asks for memory, and each of a few
 
 template <int N> INLINE B shift(B x) {
     if constexpr (N > 0) return bshl<N>(x);
@@ -188,8 +188,8 @@ template <int C, int S, int M> static void tile(const uint8_t* panel, const uint
 }
 
 // The weights of the next input, or of the next two (bf16: even and odd), and where they end.
-template <int C> INLINE const uint8_t* float_weights(const uint8_t* p, F* w) {
-    __builtin_prefetch(p + kAhead, 0, 3);
+template <int C, int ahead> INLINE const uint8_t* float_weights(const uint8_t* p, F* w) {
+    __builtin_prefetch(p + ahead, 0, 3);
     if constexpr (C == kBF16) {
         const I pair = iload((const int*)p);
         w[0] = as_float(ishl<16>(pair)), w[1] = as_float(iand(pair, iset((int)0xffff0000)));
@@ -219,7 +219,7 @@ static void tile_float(const uint8_t* panel, size_t apart, int inputs, const flo
     for (size_t k = 0, n = (size_t)inputs; k < n; k += step) {
         F f[P][2];
         UNROLL_TOKENS
-        for (int p = 0; p < P; p++) w[p] = float_weights<C>(w[p], f[p]);
+        for (int p = 0; p < P; p++) w[p] = float_weights<C, P == 1 ? kAhead : kFewAhead>(w[p], f[p]);
         UNROLL_TOKENS
         for (int i = 0; i < step; i++) {
             if (k + i == n) break;

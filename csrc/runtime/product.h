@@ -124,7 +124,7 @@ constexpr int kReaders = 4;
 struct Cut {
     size_t readers, part, units, each;  // panels of a reader's part; units in all, `each` of them a block
     Cut(const Weight& w, int panels, int count)
-        : readers(count > 2 ? 1 : w.layout.is_float() || w.panels() % kReaders ? 2 : kReaders), part((w.panels() + readers - 1) / readers), units(part),
+        : readers(count > 2 ? 1 : w.panels() % kReaders ? 2 : kReaders), part((w.panels() + readers - 1) / readers), units(part),
           each(std::max<size_t>(1, panels / readers)) {}
 };
 inline int64_t blocks_of(const Weight& w, int panels, int count) {
@@ -222,8 +222,11 @@ class Block {
 
     void multiply_halves(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
         shape(k, worker_, kHalfShapes);
-        const size_t bytes = weight.panel_bytes, apart = readers_ > 1 ? part_ * bytes : bytes, next = readers_ > 1 ? bytes : 2 * bytes;
-        k.halves->multiply(panel_at(0), apart, next, (int)size, (int)weight.inputs, a.halves + half_bytes(weight.inputs, token), count, out[0]);
+        const uint8_t* tiles = a.halves + half_bytes(weight.inputs, token);
+        const size_t bytes = weight.panel_bytes;
+        if (readers_ == 1) return k.halves->multiply(panel_at(0), bytes, 2 * bytes, (int)size, (int)weight.inputs, tiles, count, out[0]);
+        for (size_t i = 0; i < size; i += readers_)
+            k.halves->few(panel_at(i), part_ * bytes, (int)std::min(readers_, size - i), (int)weight.inputs, tiles, count, out[i]);
     }
 
     void multiply_floats(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
@@ -232,7 +235,7 @@ class Block {
                                                               a.floats + (size_t)(token + m) * a.stride, (int)a.stride, out[i] + kPanelRows * m);
         };
         if (readers_ > 1) {
-            for (size_t i = 0; i < size; i += 2) tiles(i, std::min<size_t>(2, size - i), 0, count);
+            for (size_t i = 0; i < size; i += readers_) tiles(i, std::min(readers_, size - i), 0, count);
             return;
         }
         for (size_t i = 0, n; i < size; i += n) {
