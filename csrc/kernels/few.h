@@ -52,7 +52,7 @@ template <int C, int S, int M, int P> INLINE void few_groups(const uint8_t* cons
     line.template operator()<0>(), line.template operator()<1>(), line.template operator()<2>(), line.template operator()<3>();
 }
 
-// out: float [P][kTallest][16].
+// out: float [P][M][16].
 template <int C, int S, int M, int P> static void few(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
     constexpr bool halves = GroupScales<S>::kHalves;
     const ActGroup<M>* a = (const ActGroup<M>*)activations;
@@ -88,7 +88,7 @@ template <int C, int S, int M, int P> static void few(const uint8_t* const* pane
     }
     UNROLL_TOKENS
     for (int p = 0; p < P; p++)
-        for (int m = 0; m < M; m++) store(out + 16 * (kTallest * p + m), acc[p][m]);
+        for (int m = 0; m < M; m++) store(out + 16 * (M * p + m), acc[p][m]);
 }
 
 #else
@@ -108,7 +108,7 @@ template <int C, int S, int M, int P> static void few(const uint8_t* const* pane
             group<C, S, M>(at, table, a, acc[p]);
         }
     for (int p = 0; p < P; p++)
-        for (int m = 0; m < M; m++) store(out + 16 * (kTallest * p + m), acc[p][m]);
+        for (int m = 0; m < M; m++) store(out + 16 * (M * p + m), acc[p][m]);
 }
 
 #endif

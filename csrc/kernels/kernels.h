@@ -50,7 +50,7 @@ struct AttendBlocks {
 
 // The groups from .. to - 1 of one panel, times one tile of tokens, on top of those before them in out [height][16].
 using Tile = void (*)(const uint8_t* panel, const uint8_t* table, int from, int to, const void* activations, float* out);
-// All groups of some panels, times a tile of one or two tokens; out [panels][kTallest][16].
+// All groups of some panels, times a tile of one or two tokens; out [panels][height][16].
 using Few = void (*)(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out);
 // All inputs of a panel, times one tile of tokens.
 using TileFloat = void (*)(const uint8_t* panel, size_t apart, int inputs, const float* x, int stride, float* out);

@@ -95,7 +95,7 @@ template <int M, int P> static void multiply_rows(const uint8_t* panel, size_t a
         for (int s = 0; s < sums; s++) acc[s] = add(acc[s], add(even[s], odd[s]));
     }
 #pragma GCC unroll 4
-    for (int s = 0; s < sums; s += 2) store(out + 16 * (kTallest * (s / 2 % P) + s / 2 / P), add(acc[s], acc[s + 1]));
+    for (int s = 0; s < sums; s += 2) store(out + 16 * (M * (s / 2 % P) + s / 2 / P), add(acc[s], acc[s + 1]));
 }
 
 // T tiles of 8 tokens (rows 0 .. 7 high, 8 .. 15 low, so one pass does both) times P panels.
@@ -164,7 +164,7 @@ static void multiply_few(const uint8_t* panel, size_t apart, int panels, int inp
     if (count == 1) return multiply_rows<1, 4>(panel, apart, inputs, tile, out);
     // Two tokens' sums over four panels are more than there are registers.
     multiply_rows<2, 2>(panel, apart, inputs, tile, out);
-    multiply_rows<2, 2>(panel + 2 * apart, apart, inputs, tile, out + 2 * kTallest * 16);
+    multiply_rows<2, 2>(panel + 2 * apart, apart, inputs, tile, out + 2 * 2 * 16);
 }
 
 }  // namespace

@@ -201,7 +201,7 @@ template <int C, int ahead> INLINE const uint8_t* float_weights(const uint8_t* p
 }
 
 // Float weights take float activations, [M][stride], and sum over inputs in ascending order. P panels, `apart` bytes from
-// each other, share a load of the activations: with one, the loads bind and not the sums. out: float [P][kTallest][16].
+// each other, share a load of the activations: with one, the loads bind and not the sums. out: float [P][kTallest][16], or [P][M][16] for one or two.
 template <int C, int M, int P>
 static void tile_float(const uint8_t* panel, size_t apart, int inputs, const float* x, int stride, float* out) {
     constexpr int step = C == kBF16 ? 2 : 1;
@@ -234,7 +234,7 @@ static void tile_float(const uint8_t* panel, size_t apart, int inputs, const flo
     UNROLL_TOKENS
     for (int p = 0; p < P; p++) {
         UNROLL_TOKENS
-        for (int m = 0; m < M; m++) store(out + kTallest * 16 * p + 16 * m, acc[p][m]);
+        for (int m = 0; m < M; m++) store(out + 16 * ((M <= 2 ? M : kTallest) * p + m), acc[p][m]);
     }
 }
 

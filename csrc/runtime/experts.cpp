@@ -36,7 +36,7 @@ struct Routing {
 int expert_panels(const Weight& w) { return (int)std::clamp<size_t>(65536 / w.panel_bytes, 1, kBlock); }
 
 // Of a group of any size: few tokens are cut into pairs of panels.
-int64_t most_blocks(const Weight& w, int panels) { return std::max(blocks_of(w, panels, 1), blocks_of(w, panels, kTallest)); }
+int64_t most_blocks(const Weight& w, int panels) { return std::max(Cut(w, panels, 1).blocks(), Cut(w, panels, kTallest).blocks()); }
 
 struct Mix final : Op {
     int x, scores, activation, max_tokens;
@@ -48,8 +48,9 @@ struct Mix final : Op {
 
     void route(Program& p, Worker& worker, int tokens, const Activations& a) const {
         const Buffer& to = p.at(scores);
-        worker.parallel(blocks_of(*e.router, 1, a.count), 1, [&](int64_t block) {
-            product(*p.kernels, {*p.kernels, worker, *e.router, block, 1, a.count}, a, {0, a.count},
+        const Cut cut(*e.router, 1, a.count, worker.team.threads());
+        worker.parallel(cut.blocks(), 1, [&](int64_t block) {
+            product(*p.kernels, {*p.kernels, worker, *e.router, cut, block}, a, {0, a.count},
                     [&](int t, size_t panel, const float* y, int rows) { put_row(to.row(t) + panel * kPanelRows, y, rows); });
         });
         if (worker.index == 0) {
@@ -132,15 +133,17 @@ struct Mix final : Op {
         const int64_t up_blocks = most_blocks(*e.up[0], up_panels), down_blocks = most_blocks(*e.down[0], down_panels), groups = (int64_t)routing.groups.size();
         worker.parallel(groups * up_blocks, 1, [&](int64_t i) {
             const Routing::Group& g = routing.groups[i / up_blocks];
-            if (i % up_blocks >= blocks_of(*e.up[g.expert], up_panels, g.count)) return;
-            gated(*p.kernels, worker, e.gate[g.expert].get(), *e.up[g.expert], i % up_blocks, up_panels, of_group(*in, g), {0, g.count}, activation, [&](int t) { return inner->row(g.first + t); });
+            const Cut cut(*e.up[g.expert], up_panels, g.count);
+            if (i % up_blocks >= cut.blocks()) return;
+            gated(*p.kernels, worker, e.gate[g.expert].get(), *e.up[g.expert], cut, i % up_blocks, of_group(*in, g), {0, g.count}, activation, [&](int t) { return inner->row(g.first + t); });
         });
         worker.parallel(slots, 1, [&](int64_t slot) { place(p, *inner, (int)slot); });
         float* y = down_rows.floats();
         worker.parallel(groups * down_blocks, 1, [&](int64_t i) {
             const Routing::Group& g = routing.groups[i / down_blocks];
-            if (i % down_blocks >= blocks_of(*e.down[g.expert], down_panels, g.count)) return;
-            product(*p.kernels, {*p.kernels, worker, *e.down[g.expert], i % down_blocks, down_panels, g.count}, of_group(*inner, g), {0, g.count},
+            const Cut cut(*e.down[g.expert], down_panels, g.count);
+            if (i % down_blocks >= cut.blocks()) return;
+            product(*p.kernels, {*p.kernels, worker, *e.down[g.expert], cut, i % down_blocks}, of_group(*inner, g), {0, g.count},
                     [&](int t, size_t panel, const float* v, int rows) { put_row(y + (size_t)(g.first + t) * out.width + panel * kPanelRows, v, rows); });
         });
         if (e.shared_up) run_shared(p, worker, a);
@@ -150,7 +153,7 @@ struct Mix final : Op {
             if (e.shared_router) {
                 Activations one = a;
                 one.count = 1, one.floats = a.floats + t * a.stride;
-                product(*p.kernels, {*p.kernels, worker, *e.shared_router, 0, 1, 1}, one, {0, 1}, [&](int, size_t, const float* v, int) { gate = v[0]; });
+                product(*p.kernels, {*p.kernels, worker, *e.shared_router, {*e.shared_router, 1, 1}, 0}, one, {0, 1}, [&](int, size_t, const float* v, int) { gate = v[0]; });
                 p.kernels->sigmoid(&gate, 1);
             }
             for (size_t i = 0; i < out.width; i++) {
@@ -166,9 +169,10 @@ struct Mix final : Op {
     }
 
     void run_shared(Program& p, Worker& worker, const Activations& a) const {
-        const int up_panels = block_panels(*e.shared_up, p.team->threads()), down_panels = block_panels(*e.shared_down, p.team->threads());
-        worker.parallel(blocks_of(*e.shared_up, up_panels, a.count), 1, [&](int64_t block) {
-            gated(*p.kernels, worker, e.shared_gate.get(), *e.shared_up, block, up_panels, a, {0, a.count}, activation, [&](int t) { return shared_inner->row(t); });
+        const int threads = p.team->threads();
+        const Cut ups(*e.shared_up, block_panels(*e.shared_up, threads), a.count, threads), downs(*e.shared_down, block_panels(*e.shared_down, threads), a.count, threads);
+        worker.parallel(ups.blocks(), 1, [&](int64_t block) {
+            gated(*p.kernels, worker, e.shared_gate.get(), *e.shared_up, ups, block, a, {0, a.count}, activation, [&](int t) { return shared_inner->row(t); });
         });
         const Gathered& from = *shared_inner;
         worker.parallel(a.count, 1, [&](int64_t t) {
@@ -178,8 +182,8 @@ struct Mix final : Op {
         });
         const Activations b = of_group(from, {0, 0, a.count, 0});
         const size_t width = e.shared_down->rows;
-        worker.parallel(blocks_of(*e.shared_down, down_panels, a.count), 1, [&](int64_t block) {
-            product(*p.kernels, {*p.kernels, worker, *e.shared_down, block, down_panels, a.count}, b, {0, a.count},
+        worker.parallel(downs.blocks(), 1, [&](int64_t block) {
+            product(*p.kernels, {*p.kernels, worker, *e.shared_down, downs, block}, b, {0, a.count},
                     [&](int t, size_t panel, const float* v, int rows) { put_row(shared_rows.floats() + t * width + panel * kPanelRows, v, rows); });
         });
     }

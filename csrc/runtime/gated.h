@@ -1,5 +1,7 @@
 // The first half of a feed-forward, block by block, as floats or as the next product's activations.
 #pragma once
+#include <optional>
+
 #include "product.h"
 
 namespace cutaway {
@@ -7,16 +9,18 @@ namespace cutaway {
 // activation(gate @ x) * (up @ x), or activation(up @ x), for one block of rows and each tile of tokens:
 // done(block, first token, how many, height of its tile, values as Block::multiply has them). Before a tile of many: soon(block, token).
 template <class Done, class Soon>
-void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& up, int64_t block, int panels, const Activations& a, Tokens tokens, int activation, Done&& done,
+void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& up, const Cut& cut, int64_t block, const Activations& a, Tokens tokens, int activation, Done&& done,
            Soon&& soon) {
-    alignas(64) BlockOut g, u;
-    const Block ups(k, worker, up, block, panels, a.count), gates(k, worker, gate ? *gate : up, block, panels, gate ? a.count : 0, 1);
+    BlockOut g, u;
+    const Block ups(k, worker, up, cut, block);
+    std::optional<Block> gates;
+    if (gate) gates.emplace(k, worker, *gate, cut, block, 1);
     for (int token = tokens.begin, height; token < tokens.end; token += height) {
         height = next_height(a.count - token, k.tiling(a.count));
         const int real = std::min(height, a.count - token);
         for (int m = 0; height >= 8 && m < real; m++) soon(ups, token + m);
         ups.multiply(k, a, token, height, u);
-        if (gate) gates.multiply(k, a, token, height, g);
+        if (gate) gates->multiply(k, a, token, height, g);
         for (size_t i = 0; i < ups.size; i++) k.gate_up(activation, gate ? g[i] : nullptr, u[i], u[i], kPanelRows * real);
         done(ups, token, real, height, u);
     }
@@ -24,12 +28,12 @@ void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& u
 
 // The same into rows of floats: to(token) is where the token's row goes.
 template <class To>
-void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& up, int64_t block, int panels, const Activations& a, Tokens tokens, int activation, To&& to) {
+void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& up, const Cut& cut, int64_t block, const Activations& a, Tokens tokens, int activation, To&& to) {
     const auto put = [&](const Block& ups, int token, int real, int, const BlockOut& u) {
         for (int m = 0; m < real; m++)
             for (size_t i = 0; i < ups.size; i++) put_row(to(token + m) + ups.panel(i) * kPanelRows, u[i] + kPanelRows * m, panel_rows(up, ups.panel(i)));
     };
-    gated(k, worker, gate, up, block, panels, a, tokens, activation, put, [&](const Block& ups, int token) { ask(ups, to(token)); });
+    gated(k, worker, gate, up, cut, block, a, tokens, activation, put, [&](const Block& ups, int token) { ask(ups, to(token)); });
 }
 
 // Where a product's outputs are the next one's activations, a block's panels come in twos of each reader: 32 outputs are a group.
@@ -39,7 +43,7 @@ inline bool fits_groups(const Weight& w) { return w.rows % (2 * kReaders * kPane
 // A block's values of a tile of tokens as int8, to their places in `tiles` of so many groups. What lies in a panel's
 // rows is a token's next to each other only within a panel.
 inline void put_groups(const Kernels& k, const Block& block, int token, int real, int height, const BlockOut& values, uint8_t* tiles, size_t groups) {
-    const size_t step = block.readers();  // to the next panel of the same reader
+    const size_t step = block.next();
     alignas(64) float row[kTallest][kGroup];
     const float* rows[kTallest];
     for (int m = 0; m < real; m++) rows[m] = row[m];

@@ -41,12 +41,12 @@ struct Normalize final : Op {
     }
 };
 
-// The first block of a worker's own, where all blocks are of one shape of weight.
-Coming own(const Worker& worker, std::initializer_list<const Weight*> weights, int panels, int count) {
-    const int64_t blocks = blocks_of(**weights.begin(), panels, count);
-    return coming_of(weights, first_of(blocks, worker.index, worker.team.threads()), panels, count);
+Cut cut_of(const Weight& w, int threads, int count) { return {w, block_panels(w, threads), count, threads}; }
+
+// The first block of a worker's own, of weights that are cut alike.
+Coming own(const Worker& worker, std::initializer_list<const Weight*> weights, const Cut& cut) {
+    return coming_of(weights, cut, first_of(cut.blocks(), worker.index, worker.team.threads()));
 }
-Coming own(const Worker& worker, const Weight& w, int count) { return own(worker, {&w}, block_panels(w, worker.team.threads()), count); }
 
 struct Project final : Op {
     int x;
@@ -55,29 +55,28 @@ struct Project final : Op {
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer& in = p.at(x);
         Needs needs;
-        int64_t blocks = 0;
         const int threads = p.team->threads();
-        for (const auto& w : weights) needs.of(*p.kernels, *w), blocks += blocks_of(*w, block_panels(*w, threads), step.tokens);
+        int64_t per_run = 0, runs = 1;
+        for (const auto& w : weights) {
+            const Cut cut = cut_of(*w, threads, step.tokens);
+            needs.of(*p.kernels, *w), per_run += cut.per_run, runs = cut.runs;
+        }
+        const int64_t blocks = runs * per_run;
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs);
         worker.parallel(blocks * token_items(a.count), 1, [&](int64_t item) {
-            int64_t block = item % blocks;
-            size_t i = 0;
-            for (int64_t n; block >= (n = blocks_of(*weights[i], block_panels(*weights[i], threads), a.count)); i++) block -= n;
+            // A thread's runs of all weights come after each other.
+            const int64_t run = item % blocks / per_run;
+            size_t block = item % blocks % per_run, i = 0;
+            for (size_t n; block >= (n = cut_of(*weights[i], threads, a.count).per_run); i++) block -= n;
             const Buffer& out = p.at(outputs[i]);
-            const Block part(*p.kernels, worker, *weights[i], block, block_panels(*weights[i], threads), a.count);
+            const Cut cut = cut_of(*weights[i], threads, a.count);
+            const Block part(*p.kernels, worker, *weights[i], cut, run * cut.per_run + block);
             product(*p.kernels, part, a, tokens_of(item, blocks, a.count), [&](int t, size_t panel, const float* y, int rows) { put_row(out.row(t) + panel * kPanelRows, y, rows); },
                     [&](int t) { ask(part, out.row(t)); });
         });
     }
     Coming coming(const Worker& worker, const Step& step) const override {
-        const int threads = worker.team.threads();
-        const auto blocks = [&](const Weight& w) { return blocks_of(w, block_panels(w, threads), step.tokens); };
-        int64_t all = 0;
-        for (const auto& w : weights) all += blocks(*w);
-        int64_t block = first_of(all, worker.index, threads);
-        size_t i = 0;
-        for (; block >= blocks(*weights[i]); i++) block -= blocks(*weights[i]);
-        return coming_of({weights[i].get()}, block, block_panels(*weights[i], threads), step.tokens);
+        return own(worker, {weights[0].get()}, cut_of(*weights[0], worker.team.threads(), step.tokens));
     }
 };
 
@@ -86,25 +85,28 @@ struct Feed final : Op {
     bool to_tiles = false;
     NormPtr norm;
     WeightPtr gate, up;
-    int panels_for(int threads) const { return to_tiles ? kBlock : block_panels(*up, threads); }
+    // Few tokens read long runs of one weight before they turn to the other. Where outputs are the next product's
+    // activations, panels come in twos of each reader.
+    Cut cut(int threads, int count) const {
+        return {*up, count <= kFew ? kMostPanels / 2 : to_tiles ? kBlock : block_panels(*up, threads), count, threads, to_tiles ? 2 : 1};
+    }
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs_of(*p.kernels, {up.get(), gate.get()}));
-        const int panels = panels_for(p.team->threads());
-        const int64_t blocks = blocks_of(*up, panels, a.count);
+        const Cut cut = this->cut(p.team->threads(), a.count);
+        const int64_t blocks = cut.blocks();
         worker.parallel(blocks * token_items(a.count), 1, [&](int64_t item) {
             const int64_t block = item % blocks;
             const Tokens tokens = tokens_of(item, blocks, a.count);
-            if (!to_tiles) return gated(*p.kernels, worker, gate.get(), *up, block, panels, a, tokens, activation, [&](int t) { return out.row(t); });
+            if (!to_tiles) return gated(*p.kernels, worker, gate.get(), *up, cut, block, a, tokens, activation, [&](int t) { return out.row(t); });
             const auto put = [&](const Block& ups, int token, int real, int height, const BlockOut& u) {
                 put_groups(*p.kernels, ups, token, real, height, u, out.memory.data(), out.width / kGroup);
             };
-            gated(*p.kernels, worker, gate.get(), *up, block, panels, a, tokens, activation, put, [](const Block&, int) {});
+            gated(*p.kernels, worker, gate.get(), *up, cut, block, a, tokens, activation, put, [](const Block&, int) {});
         });
     }
     Coming coming(const Worker& worker, const Step& step) const override {
-        const int panels = panels_for(worker.team.threads());
-        return gate ? own(worker, {up.get(), gate.get()}, panels, step.tokens) : own(worker, {up.get()}, panels, step.tokens);
+        return own(worker, {up.get()}, cut(worker.team.threads(), step.tokens));
     }
 };
 
@@ -118,10 +120,10 @@ struct ProjectAdd final : Op {
         const Buffer &residual = p.at(x), &in = p.at(a), &out = p.at(outputs[0]);
         const Activations acts = from_tiles ? Activations{in.memory.data(), nullptr, 0, step.tokens, in.width / kGroup}
                                           : prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs_of(*p.kernels, {weight.get()}));
-        const int panels = block_panels(*weight, p.team->threads());
-        const int64_t blocks = blocks_of(*weight, panels, acts.count);
+        const Cut cut = cut_of(*weight, p.team->threads(), acts.count);
+        const int64_t blocks = cut.blocks();
         worker.parallel(blocks * token_items(acts.count), 1, [&](int64_t item) {
-            const Block block(*p.kernels, worker, *weight, item % blocks, panels, acts.count);
+            const Block block(*p.kernels, worker, *weight, cut, item % blocks);
             const auto add = [&](int t, size_t panel, const float* y, int rows) {
                 const size_t at = panel * kPanelRows;
                 if (norm) put_row(out.row(t) + at, y, rows);
@@ -139,7 +141,7 @@ struct ProjectAdd final : Op {
             for (size_t i = 0; i < out.width; i++) to[i] = residual.row(t)[i] + scale * to[i];
         });
     }
-    Coming coming(const Worker& worker, const Step& step) const override { return own(worker, *weight, step.tokens); }
+    Coming coming(const Worker& worker, const Step& step) const override { return own(worker, {weight.get()}, cut_of(*weight, worker.team.threads(), step.tokens)); }
 };
 
 struct Logits final : Op {
@@ -151,9 +153,9 @@ struct Logits final : Op {
         if (!step.row_count) return;
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
         const Activations a = prepare(p, worker, {in.row(0), in.width, step.rows, norm.get(), step.row_count}, needs_of(*p.kernels, {head.get()}));
-        const int panels = block_panels(*head, p.team->threads());
-        worker.parallel(blocks_of(*head, panels, a.count), 1, [&](int64_t block) {
-            product(*p.kernels, {*p.kernels, worker, *head, block, panels, a.count}, a, {0, a.count}, [&](int r, size_t panel, float* y, int rows) {
+        const Cut cut = cut_of(*head, p.team->threads(), a.count);
+        worker.parallel(cut.blocks(), 1, [&](int64_t block) {
+            product(*p.kernels, {*p.kernels, worker, *head, cut, block}, a, {0, a.count}, [&](int r, size_t panel, float* y, int rows) {
                 if (scale != 1.0f)
                     for (int i = 0; i < rows; i++) y[i] *= scale;
                 if (softcap > 0.0f) p.kernels->soft_cap(y, rows, softcap);
@@ -162,7 +164,7 @@ struct Logits final : Op {
         });
     }
     Coming coming(const Worker& worker, const Step& step) const override {
-        return step.row_count ? own(worker, *head, step.row_count) : Coming{};
+        return step.row_count ? own(worker, {head.get()}, cut_of(*head, worker.team.threads(), step.row_count)) : Coming{};
     }
 };
 

@@ -1,0 +1,208 @@
+// How a weight is cut into blocks, and a block's product with a tile of tokens.
+#pragma once
+#include <algorithm>
+
+#include "activations.h"
+
+namespace cutaway {
+
+inline int panel_rows(const Weight& w, size_t panel) { return (int)std::min<size_t>(kPanelRows, w.rows - panel * kPanelRows); }
+
+// Sets this thread's matrix unit up, if there is one.
+inline void shape(const Kernels& k, Worker& worker, Shapes shapes) {
+    if (k.shape && worker.shapes != shapes) k.shape(worker.shapes = shapes);
+}
+
+constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one after the other
+constexpr int kStretch = 32, kWideStretch = 16;  // groups of it that stay in the first cache meanwhile, beside a panel's
+constexpr int kFew = 2;        // tokens at most that wait for memory alone
+constexpr int kReaders = 4;    // places that such a thread reads in: memory gives it more than in one
+
+// How many panels of a weight are one thread's item.
+inline int block_panels(const Weight& w, int threads) {
+    const int64_t by_size = 262144 / (int64_t)w.panel_bytes, by_share = (int64_t)w.panels() / (threads * 4);
+    return (int)std::clamp<int64_t>(std::min(by_size, by_share), 1, kBlock);
+}
+
+// How a weight is cut into blocks. For many tokens: so many panels after each other. For few: into a run for each thread,
+// equal to a panel; a run into four parts, which are read side by side, so a unit is a panel of each; a block is some units,
+// and the last one what is left of the run.
+//
+//   run | part 0: 0 1 2 3 4 5 | part 1: 6 .. 11 | part 2: 12 .. 17 | part 3: 18 .. 23 | left: 24 25 |
+//   unit 1 = panels 1, 7, 13, 19
+struct Cut {
+    const Weight& weight;
+    int count;
+    size_t runs, step, each, per_run;  // units come in multiples of `step`; each: panels or units of a block; per_run: blocks
+
+    Cut(const Weight& w, int panels, int count, int threads = 1, int step = 1) : weight(w), count(count), runs(few() ? threads : 1), step(step) {
+        each = few() ? std::max(1, panels / kReaders) : panels;
+        const size_t longest = (w.panels() / granule() + runs - 1) / runs * granule(), parts = few() ? longest / kReaders : w.panels();
+        per_run = std::max<size_t>(1, (parts + each - 1) / each);
+    }
+    bool few() const { return count <= kFew; }
+    int64_t blocks() const { return (int64_t)(runs * per_run); }
+
+    struct Part {
+        size_t first, apart, units, rest, left;  // panels: the first unit's first, from one reader's to the next; `left` from `rest` on
+    };
+    Part part(int64_t block) const {
+        if (!few()) return {0, 0, 0, block * each, std::min(each, weight.panels() - block * each)};
+        const size_t run = block / per_run, at = block % per_run, begin = start(run), panels = start(run + 1) - begin, units = panels / kReaders;
+        const size_t from = units / step * at / per_run * step, to = units / step * (at + 1) / per_run * step;
+        return {begin + from, units, to - from, begin + kReaders * units, at + 1 == per_run ? panels % kReaders : 0};
+    }
+
+  private:
+    size_t granule() const { return few() && step > 1 ? kReaders * step : 1; }
+    size_t start(size_t run) const { return weight.panels() / granule() * run / runs * granule(); }
+};
+
+constexpr size_t kComing = 131072;  // bytes that a thread asks for before the op
+
+// What is read first, from a block on, of weights of one shape that are read side by side.
+inline Coming coming_of(std::initializer_list<const Weight*> weights, const Cut& cut, int64_t block) {
+    Coming c;
+    const Cut::Part part = cut.part(block);
+    if (!part.units) return c;
+    for (const Weight* w : weights)
+        for (int r = 0; r < kReaders; r++) c.at[c.readers++] = w->panel(part.first + r * part.apart);
+    c.left = std::min(kComing / c.readers, part.units * cut.weight.panel_bytes);
+    return c;
+}
+
+// What a block gives: for each panel [height][16], `apart` floats from one to the next.
+struct BlockOut {
+    alignas(64) float values[kBlock * kTallest * kPanelRows];
+    size_t apart = kTallest * kPanelRows;
+    float* operator[](size_t i) { return values + i * apart; }
+    const float* operator[](size_t i) const { return values + i * apart; }
+};
+// Panels of a block of few tokens, at most.
+constexpr int kMostPanels = kBlock * kTallest / kFew;
+
+// Some panels of a weight, ready to be multiplied: unpacked once where tiles are wide.
+class Block {
+  public:
+    const Weight& weight;
+    size_t size;  // panels
+
+    // `which`: blocks that are in use at once have buffers of their own.
+    Block(const Kernels& k, Worker& worker, const Weight& w, const Cut& cut, int64_t block, int which = 0)
+        : weight(w), worker_(worker), part_(cut.part(block)), quads_(kReaders * part_.units), few_(cut.few()) {
+        size = quads_ + part_.left;
+        const int count = cut.count, groups = (int)w.layout.groups(w.inputs), least = k.tiling(count).least;
+        kept_ = count >= k.widest + least;
+        // To unpack for one tile pays on a matrix unit only.
+        if (k.wide && !w.layout.is_float() && (kept_ || (k.halves && count >= least))) wide_ = k.wide(w.layout.codes, w.layout.scales);
+        if (!wide_.multiply) return;
+        stride_ = (kept_ ? groups : kPiece) * wide_.bytes;
+        unpacked_ = worker.lines(which, kept_ ? size * stride_ : stride_);
+        if (!kept_) return;
+        for (size_t i = 0; i < size; i++) wide_.unpack(panel_at(i), w.table, 0, groups, unpacked_ + i * stride_);
+    }
+
+    // The i-th panel's place in the weight.
+    size_t panel(size_t i) const { return i < quads_ ? part_.first + i / kReaders + i % kReaders * part_.apart : part_.rest + i - quads_; }
+    // How far on the next panel of the same reader is.
+    size_t next() const { return few_ ? kReaders : 1; }
+
+    // Times the tokens token .. token + height - 1, and the bias: out[i] is [height][16] of the i-th panel.
+    void multiply(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
+        const Layout& l = weight.layout;
+        const int real = std::min(height, a.count - token), groups = (int)a.groups;
+        out.apart = (few_ ? height : kTallest) * kPanelRows;
+        if (a.halves && l.codes == kBF16) {
+            multiply_halves(k, a, token, real, out);
+        } else if (l.is_float()) {
+            multiply_floats(k, a, token, real, out);
+        } else if (few_) {
+            multiply_few(k, a, token, height, out);
+        } else {
+            const bool wide = wide_.multiply && height == k.widest;
+            if (wide) shape(k, worker_, kCodeShapes);
+            const Tile tile = wide ? nullptr : k.tile(l.codes, l.scales, height);
+            const int stretch = a.count <= k.widest ? groups : wide ? kWideStretch : kStretch;
+            for (int from = 0; from < groups; from += stretch)
+                for (size_t i = 0; i < size; i++) {
+                    const int to = std::min(groups, from + stretch);
+                    if (!wide) tile(panel_at(i), weight.table, from, to, a.tile(token), out[i]);
+                    else if (kept_) {
+                        const int panels = (int)std::min<size_t>(2, size - i);
+                        wide_.multiply(unpacked_ + i * stride_ + from * wide_.bytes, stride_, panels, from, to, a.tile(token), out[i]);
+                        i += panels - 1;
+                    } else multiply_pieces(i, from, to, a.tile(token), out[i]);
+                }
+        }
+        if (weight.bias.empty()) return;
+        for (size_t i = 0; i < size; i++)
+            for (int m = 0; m < real; m++)
+                for (int j = 0; j < kPanelRows; j++) out[i][kPanelRows * m + j] += weight.bias[panel(i) * kPanelRows + j];
+    }
+
+  private:
+    const uint8_t* panel_at(size_t i) const { return weight.panel(panel(i)); }
+
+    // f(i, n): the panels i .. i + n - 1 are read side by side.
+    template <class F> void each_few(F&& f) const {
+        for (size_t i = 0, n; i < size; i += n) f(i, n = i < quads_ ? kReaders : std::min<size_t>(2, size - i));
+    }
+    size_t apart(size_t i, size_t n) const { return n > 1 ? (panel(i + 1) - panel(i)) * weight.panel_bytes : 0; }
+
+    void multiply_few(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
+        const Layout& l = weight.layout;
+        const int groups = (int)a.groups;
+        each_few([&](size_t i, size_t n) {
+            const uint8_t* panels[kReaders];
+            for (size_t r = 0; r < n; r++) panels[r] = panel_at(i + r);
+            if (n == 1) k.tile(l.codes, l.scales, height)(panels[0], weight.table, 0, groups, a.tile(token), out[i]);
+            else k.few(l.codes, l.scales, height, (int)n)(panels, weight.table, groups, a.tile(token), out[i]);
+        });
+    }
+
+    void multiply_halves(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
+        shape(k, worker_, kHalfShapes);
+        const uint8_t* tiles = a.halves + half_bytes(weight.inputs, token);
+        const size_t bytes = weight.panel_bytes;
+        const int inputs = (int)weight.inputs;
+        if (!few_) return k.halves->multiply(panel_at(0), bytes, 2 * bytes, (int)size, inputs, tiles, count, out[0]);
+        each_few([&](size_t i, size_t n) { k.halves->few(panel_at(i), apart(i, n), (int)n, inputs, tiles, count, out[i]); });
+    }
+
+    void multiply_floats(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
+        const auto tiles = [&](size_t i, size_t n, int m, int height) {
+            k.tile_float(weight.layout.codes, height, (int)n)(panel_at(i), apart(i, n), (int)weight.inputs, a.floats + (size_t)(token + m) * a.stride, (int)a.stride,
+                                                              out[i] + kPanelRows * m);
+        };
+        if (few_) return each_few([&](size_t i, size_t n) { tiles(i, n, 0, count); });
+        for (size_t i = 0, n; i < size; i += n) {
+            n = std::min<size_t>(k.float_panels, size - i);
+            int m = 0;
+            for (; count - m >= 8; m += 8) tiles(i, n, m, 8);
+            for (int height = 4; height; height /= 2)
+                for (; count - m >= height; m += height)
+                    for (size_t j = 0; j < n; j++) tiles(i + j, 1, m, height);
+        }
+    }
+
+    // For one tile of tokens: unpacked piece by piece, which stay in the first cache.
+    void multiply_pieces(size_t i, int from, int to, const void* tile, float* out) const {
+        for (int g = from; g < to; g += kPiece) {
+            const int end = std::min(to, g + kPiece);
+            wide_.unpack(panel_at(i), weight.table, g, end, unpacked_);
+            wide_.multiply(unpacked_, 0, 1, g, end, tile, out);
+        }
+    }
+
+    static constexpr int kPiece = 8;  // groups
+    Worker& worker_;
+    const Cut::Part part_;
+    const size_t quads_;  // panels of its units
+    const bool few_;
+    Wide wide_ = {};
+    bool kept_ = false;  // all panels are unpacked at once, for several tiles of tokens
+    uint8_t* unpacked_ = nullptr;
+    size_t stride_ = 0;
+};
+
+}  // namespace cutaway
