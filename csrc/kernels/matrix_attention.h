@@ -19,21 +19,24 @@ INLINE void stay_awake() { _tile_dpbf16ps(0, 4, 6); }
 // the other. Inputs come in the order in which registers pair up: of 32, 0..3, 8..11, 16..19, 24..27 in one tile, the rest
 // in the next. Meanwhile the keys are asked for.
 static void pair_values(AttendBlocks& blocks, float* room) {
-    const int d = blocks.head_dim;
-    for (int b = 0; b < kBlocks; b += 2) {
-        const uint8_t *v0 = blocks.values[b], *v1 = blocks.values[b + 1], *k0 = blocks.keys[b], *k1 = blocks.keys[b + 1];
-        if (!v0 && !v1) continue;
+    const size_t d = blocks.head_dim;
+    for (int b = 0; b < kBlocks; b += 4) {
+        const uint8_t *v[4], *k[4];
+        for (int i = 0; i < 4; i++) v[i] = blocks.values[b + i], k[i] = blocks.keys[b + i];
+        for (int i = 0; i < 4; i++)  // where one is not there, another: p is 0
+            for (int j = 0; !v[i] && j < 4; j++) v[i] = v[j], k[i] = k[j];
+        if (!v[0]) continue;
         stay_awake();
-        if (!v0) v0 = v1, k0 = k1;  // where one is not there, the other's: p is 0
-        if (!v1) v1 = v0, k1 = k0;
-        uint8_t* to = (uint8_t*)room + (size_t)b * d * kDepth;
-        for (size_t at = 0, end = (size_t)32 * d; at < end; to += 64)
-            for (uint8_t* line = to; line < to + 64 * d; line += 2 * kTileBytes, at += 64) {
-                const __m512i x = _mm512_loadu_si512(v0 + at), y = _mm512_loadu_si512(v1 + at);
-                prefetch(k0 + at), prefetch(k1 + at);
-                _mm512_store_si512(line, _mm512_unpacklo_epi16(x, y));
-                _mm512_store_si512(line + kTileBytes, _mm512_unpackhi_epi16(x, y));
-            }
+        uint8_t* to = (uint8_t*)room + b * d * kDepth;
+        for (size_t at = 0, end = 32 * d; at < end; to += 64)
+            for (uint8_t* line = to; line < to + 64 * d; line += 2 * kTileBytes, at += 64)
+                for (int i = 0; i < 4; i += 2) {
+                    const __m512i x = _mm512_loadu_si512(v[i] + at), y = _mm512_loadu_si512(v[i + 1] + at);
+                    prefetch(k[i] + at), prefetch(k[i + 1] + at);
+                    uint8_t* pairs = line + i * d * kDepth;
+                    _mm512_store_si512(pairs, _mm512_unpacklo_epi16(x, y));
+                    _mm512_store_si512(pairs + kTileBytes, _mm512_unpackhi_epi16(x, y));
+                }
     }
     blocks.pairs = (const uint8_t*)room;
 }
@@ -161,7 +164,7 @@ template <int N> INLINE void weigh_pairs(const uint8_t* p, const uint8_t* v, int
 }
 
 // As `segment`. p: [kBlocks][16][16] of scratch. blocks: with its pairs.
-static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
+static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks*, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
     const Seen seen(blocks, at, rows);
     const int d = blocks.head_dim, begin = seen.from / kDepth, end = (seen.to + kDepth - 1) / kDepth;  // in twos of blocks
     const uint8_t* q = (const uint8_t*)rows.q;
@@ -178,8 +181,6 @@ static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next,
         if (!k1) k1 = k0;
         if (d == 64) score_two_of_64(k0, k1, p + 256 * b);
         else score_two(q, d, k0, k1, p + 256 * b);
-        for (int h = 0; next && h < 2; h++)
-            for (int line = 0; next->values[b + h] && line < 32 * d; line += 64) prefetch(next->values[b + h] + line);
     }
     const Part part{blocks, at, rows, 0, 0, 0, 0, 0, 0, 0, p};
     for (int b = 2 * begin; b < 2 * end; b++) {
