@@ -6,6 +6,7 @@ namespace cutaway {
 
 constexpr int kSegment = 256;   // tokens of context that are summed before a merge
 constexpr int kBlocks = kSegment / 16;
+constexpr int kReaders = 4;     // places that a thread reads weights in for few tokens: memory gives it more than in one
 constexpr int kVectorRows = 12; // query rows that share a load of keys and values
 constexpr int kRowTile = 16;    // the same, at most: on a matrix unit
 

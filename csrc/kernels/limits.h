@@ -13,7 +13,7 @@
 namespace cutaway::limits {
 
 constexpr int kSums = 12;          // independent sums: latency 4-5, two ports
-constexpr size_t kBlock = 1 << 20; // bytes of one read item
+constexpr size_t kBlock = (1 << 20) + 4096; // bytes of one read item; its quarters begin at different places of their pages, which reads a tenth faster
 
 // KEEP: the compiler must take a value as used and as unknown.
 #if defined(__x86_64__)

@@ -16,12 +16,16 @@ inline void shape(const Kernels& k, Worker& worker, Shapes shapes) {
 constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one after the other
 constexpr int kStretch = 32, kWideStretch = 16;  // groups of it that stay in the first cache meanwhile, beside a panel's
 constexpr int kFew = 2;        // tokens at most that wait for memory alone
-constexpr int kReaders = 4;    // places that such a thread reads in: memory gives it more than in one
 
 // How many panels of a weight are one thread's item.
 inline int block_panels(const Weight& w, int threads) {
     const int64_t by_size = 262144 / (int64_t)w.panel_bytes, by_share = (int64_t)w.panels() / (threads * 4);
     return (int)std::clamp<int64_t>(std::min(by_size, by_share), 1, kBlock);
+}
+// The same for few tokens, which lose a little wherever a block ends.
+inline int few_panels(const Weight& w, int threads) {
+    const int64_t by_size = 524288 / (int64_t)w.panel_bytes, by_share = (int64_t)w.panels() / (threads * 4);
+    return (int)std::clamp<int64_t>(std::min(by_size, by_share), 1, 4 * kBlock);
 }
 
 // How a weight is cut into blocks. For many tokens: so many panels after each other. For few: into a run for each thread,
@@ -48,9 +52,9 @@ struct Cut {
     };
     Part part(int64_t block) const {
         if (!few()) return {0, 0, 0, block * each, std::min(each, weight.panels() - block * each)};
-        const size_t run = block / per_run, at = block % per_run, begin = start(run), panels = start(run + 1) - begin, units = panels / kReaders;
+        const size_t run = block / per_run, at = block % per_run, begin = start(run), panels = start(run + 1) - begin, units = Weight::part_panels(panels, step);
         const size_t from = units / step * at / per_run * step, to = units / step * (at + 1) / per_run * step;
-        return {begin + from, units, to - from, begin + kReaders * units, at + 1 == per_run ? panels % kReaders : 0};
+        return {begin + from, units, to - from, begin + kReaders * units, at + 1 == per_run ? panels - kReaders * units : 0};
     }
 
   private:
@@ -104,8 +108,10 @@ class Block {
 
     // The i-th panel's place in the weight.
     size_t panel(size_t i) const { return i < quads_ ? part_.first + i / kReaders + i % kReaders * part_.apart : part_.rest + i - quads_; }
-    // How far on the next panel of the same reader is.
-    size_t next() const { return few_ ? kReaders : 1; }
+    // Where the panel behind the i-th is, of an even number of them.
+    size_t next(size_t i) const { return i < quads_ ? i + kReaders : i + 1; }
+    // The n-th panel of those that lie at even places.
+    size_t even(size_t n) const { return 2 * n < quads_ ? n / kReaders * 2 * kReaders + n % kReaders : 2 * n; }
 
     // Times the tokens token .. token + height - 1, and the bias: out[i] is [height][16] of the i-th panel.
     void multiply(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
@@ -145,7 +151,7 @@ class Block {
 
     // f(i, n): the panels i .. i + n - 1 are read side by side.
     template <class F> void each_few(F&& f) const {
-        for (size_t i = 0, n; i < size; i += n) f(i, n = i < quads_ ? kReaders : std::min<size_t>(2, size - i));
+        for (size_t i = 0, n; i < size; i += n) f(i, n = size - i >= kReaders ? kReaders : std::min<size_t>(2, size - i));
     }
     size_t apart(size_t i, size_t n) const { return n > 1 ? (panel(i + 1) - panel(i)) * weight.panel_bytes : 0; }
 

@@ -43,14 +43,13 @@ inline bool fits_groups(const Weight& w) { return w.rows % (2 * kReaders * kPane
 // A block's values of a tile of tokens as int8, to their places in `tiles` of so many groups. What lies in a panel's
 // rows is a token's next to each other only within a panel.
 inline void put_groups(const Kernels& k, const Block& block, int token, int real, int height, const BlockOut& values, uint8_t* tiles, size_t groups) {
-    const size_t step = block.next();
     alignas(64) float row[kTallest][kGroup];
     const float* rows[kTallest];
     for (int m = 0; m < real; m++) rows[m] = row[m];
     for (size_t n = 0; n < block.size / 2; n++) {
-        const size_t i = n / step * 2 * step + n % step;
+        const size_t i = block.even(n), both[] = {i, block.next(i)};
         for (int m = 0; m < real; m++)
-            for (int h = 0; h < 2; h++) std::memcpy(row[m] + kPanelRows * h, values[i + step * h] + kPanelRows * m, sizeof(float) * kPanelRows);
+            for (int h = 0; h < 2; h++) std::memcpy(row[m] + kPanelRows * h, values[both[h]] + kPanelRows * m, sizeof(float) * kPanelRows);
         const size_t group = block.panel(i) / 2;
         k.quantize(rows, real, kGroup, tiles + tile_bytes(groups, token) + group * (size_t)height * sizeof(ActGroup<1>), height, 0);
     }

@@ -41,7 +41,7 @@ struct Normalize final : Op {
     }
 };
 
-Cut cut_of(const Weight& w, int threads, int count) { return {w, block_panels(w, threads), count, threads}; }
+Cut cut_of(const Weight& w, int threads, int count) { return {w, count <= kFew ? few_panels(w, threads) : block_panels(w, threads), count, threads}; }
 
 // The first block of a worker's own, of weights that are cut alike.
 Coming own(const Worker& worker, std::initializer_list<const Weight*> weights, const Cut& cut) {

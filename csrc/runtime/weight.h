@@ -34,10 +34,28 @@ struct Weight {
 
     size_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
     const uint8_t* panel(size_t p) const { return data.data() + p * panel_bytes; }
-    size_t nbytes() const { return panels() * panel_bytes + bias.size() * sizeof(float); }
+    // What a product reads.
+    size_t nbytes() const { return panels() * layout.panel(inputs) + bias.size() * sizeof(float); }
 
-    void shape(Arena& arena, const Layout& l, int t, size_t r, size_t k, const float* b) {
-        layout = l, type = t, rows = r, inputs = k, panel_bytes = l.panel(k);
+    // Panels in each of the four parts of a thread's run, which are read side by side (see Cut). 32 make whole pages of lines.
+    static size_t part_panels(size_t run, size_t step) {
+        const size_t units = run / kReaders / step * step;
+        return units % 32 == 0 && units > step ? units - step : units;
+    }
+    // From a panel to the next. Readers that come to the ends of their pages at the same time get a tenth less of memory: a
+    // few lines between panels bring them apart.
+    static size_t stride(size_t bytes, size_t panels, int threads) {
+        bytes = (bytes + 63) / 64 * 64;
+        const size_t units = part_panels(panels / threads, 1);
+        for (size_t more = 0; more < 2048 && units; more += 64) {
+            const size_t apart = units * (bytes + more) % 2048;
+            if (256 <= apart && apart <= 2048 - 256) return bytes + more;
+        }
+        return bytes;
+    }
+
+    void shape(const Team& team, Arena& arena, const Layout& l, int t, size_t r, size_t k, const float* b) {
+        layout = l, type = t, rows = r, inputs = k, panel_bytes = stride(l.panel(k), (r + kPanelRows - 1) / kPanelRows, team.threads());
         data = arena.take(panels() * panel_bytes + 64);
         if (b) bias.assign(panels() * kPanelRows, 0.0f), std::memcpy(bias.data(), b, r * sizeof(float));
     }
@@ -49,7 +67,7 @@ struct Weight {
             throw std::invalid_argument("a matrix of type " + std::to_string(type) + " with " + std::to_string(rows) + " x " +
                                         std::to_string(inputs) + " does not hold " + std::to_string(raw_bytes) + " bytes");
         auto w = std::make_shared<Weight>();
-        w->shape(team.weights, t->layout, type, rows, inputs, bias);
+        w->shape(team, team.weights, t->layout, type, rows, inputs, bias);
         const size_t stretch = raw_bytes / rows * kPanelRows;  // of the source, per panel
         const int64_t chunk = std::max<int64_t>(1, (int64_t)((1 << 20) / stretch));
         team.run([&](Worker& worker) {
@@ -65,7 +83,7 @@ struct Weight {
     static std::shared_ptr<Weight> from_codes(Team& team, int type, const uint8_t* codes, const float* scales, int sub, const uint8_t* table,
                                               size_t rows, size_t inputs, const float* bias) {
         auto w = std::make_shared<Weight>();
-        w->shape(team.weights, {table ? kTable : kByte, sub == 16 ? kFloat16 : kFloat}, type, rows, inputs, bias);
+        w->shape(team, team.weights, {table ? kTable : kByte, sub == 16 ? kFloat16 : kFloat}, type, rows, inputs, bias);
         if (table) std::memcpy(w->table, table, 16);
         team.run([&](Worker& worker) {
             worker.parallel((int64_t)w->panels(), 1, [&](int64_t p) {
