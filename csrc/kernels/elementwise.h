@@ -48,67 +48,54 @@ INLINE F round_codes(F x, float inverse) {
     return sub(add(scaled, magic), magic);
 }
 
-// 32 floats to int8: scale = max|x| / 127, code = round-half-even(x * (127 / max|x|)). A NaN or an infinity makes the
-// scale NaN, so that it survives.
-template <int M> INLINE void quantize_group(const float* x, ActGroup<M>* out, int m) {
-    const F a = load(x), b = load(x + 16);
-    const uint32_t bits = largest_bits(a, b);
-    float top;
-    std::memcpy(&top, &bits, 4);
-    const float inverse = finite_or_0(127.0f / top);
-    int32_t total[2];
-    for (int h = 0; h < 2; h++) {
-        const F rounded = round_codes(h ? b : a, inverse);
-        store_i8(out->codes[m] + 16 * h, to_int(rounded));
-        total[h] = (int32_t)sum(rounded);  // exact: |sum| <= 16 * 127
-        out->minus_half[h][m] = -total[h];
-    }
-    out->scale[m] = bits >= 0x7f800000 ? __builtin_nanf("") : top / 127.0f;
-    out->minus[m] = -(total[0] + total[1]);
-    out->sum[m] = out->scale[m] * (float)(total[0] + total[1]);
-}
+// Where a group of a token goes.
+template <int M> struct Slot {
+    ActGroup<M>* group;
+    int place;
+};
 
-// The same for one group of several tokens, in the places place .. of a tile: what a token has one of is computed for all
-// at once. x[m] is token m's row, of which `left` inputs from `i` on are there.
-template <int M> INLINE void quantize_together(const float* const* x, int count, int i, int left, ActGroup<M>* out, int place) {
+// Up to 16 groups of 32 floats to int8, side by side: scale = max|x| / 127, code = round-half-even(x * (127 / max|x|)). A NaN or
+// an infinity makes the scale NaN, so that it survives. half(n, h): half of the n-th, 16 floats; to(n): its slot.
+template <int M, class Half, class To> INLINE void quantize_sixteen(int count, const Half& half, const To& to) {
     const F limit = set(127.0f), infinity = set(__builtin_inff());
-    const auto load_half = [&](int m, int h) { return left > 16 * h ? load_part(x[m] + i + 16 * h, left - 16 * h) : zero(); };
     alignas(64) float inverse[16], scale[16];
     I rows[16];
-    for (int m = 0; m < 16; m++) rows[m] = m < count ? imax(as_int(abs(load_half(m, 0))), as_int(abs(load_half(m, 1)))) : iset(0);
+    for (int n = 0; n < 16; n++) rows[n] = n < count ? imax(as_int(abs(half(n, 0))), as_int(abs(half(n, 1)))) : iset(0);
     const F top = as_float(largest_each(rows)), quotient = div(limit, top);
     store(inverse, where_less(abs(quotient), infinity, quotient, zero()));
     store(scale, where_less(top, infinity, div(top, limit), set(__builtin_nanf(""))));
     int32_t total[2][16];
     for (int h = 0; h < 2; h++) {
-        for (int m = 0; m < 16; m++) rows[m] = m < count ? to_int(round_codes(load_half(m, h), inverse[m])) : iset(0);
-        for (int m = 0; m < count; m++) store_i8(out->codes[place + m] + 16 * h, rows[m]);
+        for (int n = 0; n < 16; n++) rows[n] = n < count ? to_int(round_codes(half(n, h), inverse[n])) : iset(0);
+        for (int n = 0; n < count; n++) {
+            const Slot<M> s = to(n);
+            store_i8(s.group->codes[s.place] + 16 * h, rows[n]);
+        }
         istore(total[h], sum_each(rows));
     }
-    for (int m = 0; m < count; m++) {
-        out->scale[place + m] = scale[m];
-        out->sum[place + m] = scale[m] * (float)(total[0][m] + total[1][m]);
-        out->minus[place + m] = -(total[0][m] + total[1][m]);
-        out->minus_half[0][place + m] = -total[0][m];
-        out->minus_half[1][place + m] = -total[1][m];
+    for (int n = 0; n < count; n++) {
+        const Slot<M> s = to(n);
+        s.group->scale[s.place] = scale[n];
+        s.group->sum[s.place] = scale[n] * (float)(total[0][n] + total[1][n]);
+        s.group->minus[s.place] = -(total[0][n] + total[1][n]);
+        s.group->minus_half[0][s.place] = -total[0][n];
+        s.group->minus_half[1][s.place] = -total[1][n];
     }
 }
 
-// Rows of tokens into the places place .. of a tile of M. inputs is padded with zeros to whole groups.
+// Rows of tokens into the places place .. of a tile of M. inputs is padded with zeros to whole groups. Side by side are the
+// same group of many tokens, or neighbouring groups of one.
 template <int M> static void quantize_rows(const float* const* x, int count, int inputs, void* tile, int place) {
     ActGroup<M>* out = (ActGroup<M>*)tile;
+    const auto half = [&](int m, int at) { return at < inputs ? load_part(x[m] + at, inputs - at) : zero(); };
     if (count > 2) {
-        for (int i = 0; i < inputs; i += kGroup) quantize_together(x, count, i, inputs - i, out++, place);
+        for (int i = 0; i < inputs; i += kGroup, out++)
+            quantize_sixteen<M>(count, [&](int m, int h) { return half(m, i + 16 * h); }, [&](int m) { return Slot<M>{out, place + m}; });
         return;
     }
-    for (int m = 0; m < count; m++) {
-        int i = 0, g = 0;
-        for (; i + kGroup <= inputs; i += kGroup) quantize_group(x[m] + i, out + g++, place + m);
-        if (i == inputs) continue;
-        float rest[kGroup] = {};
-        std::memcpy(rest, x[m] + i, sizeof(float) * (size_t)(inputs - i));
-        quantize_group(rest, out + g, place + m);
-    }
+    for (int m = 0; m < count; m++)
+        for (int i = 0, left; (left = (inputs - i + kGroup - 1) / kGroup) > 0; i += 16 * kGroup)
+            quantize_sixteen<M>(left < 16 ? left : 16, [&](int g, int h) { return half(m, i + kGroup * g + 16 * h); }, [&](int g) { return Slot<M>{out + i / kGroup + g, place + m}; });
 }
 
 // Turns one head in place. half: i with i + half; interleaved: 2i with 2i + 1. cos, sin: [half].

@@ -29,8 +29,10 @@ void Program::run(Step& step, size_t begin, size_t end) {
         partial((size_t)(2 * team->threads()) * longest * kRowTile * (2 + attention_pad));
     }
     team->run([&](Worker& worker) {
+        worker.coming = {};
         worker.shapes = kNoShapes;  // the calling thread may be another one than last time
         for (size_t i = begin; i < end; i++) {
+            for (int n = 0; worker.coming.left && n < 4; n++) worker.coming.ask();
             worker.coming = i + 1 < end && step.tokens <= kAlone ? ops[i + 1]->coming(worker, step) : Coming{};
             ops[i]->run(*this, worker, step);
         }
