@@ -77,13 +77,13 @@ inline Coming coming_of(std::initializer_list<const Weight*> weights, const Cut&
 
 // What a block gives: for each panel [height][16], `apart` floats from one to the next.
 struct BlockOut {
-    alignas(64) float values[kBlock * kTallest * kPanelRows];
+    alignas(64) float values[2 * kBlock * kTallest * kPanelRows];
     size_t apart = kTallest * kPanelRows;
     float* operator[](size_t i) { return values + i * apart; }
     const float* operator[](size_t i) const { return values + i * apart; }
 };
 // Panels of a block of few tokens, at most.
-constexpr int kMostPanels = kBlock * kTallest / kFew;
+constexpr int most_panels(int count) { return 2 * kBlock * kTallest / count; }
 
 // Some panels of a weight, ready to be multiplied: unpacked once where tiles are wide.
 class Block {

@@ -43,8 +43,8 @@ inline bool fits_groups(const Weight& w) { return w.rows % (2 * kReaders * kPane
 // A block's values of a tile of tokens as int8, to their places in `tiles` of so many groups. What lies in a panel's
 // rows is a token's next to each other only within a panel.
 inline void put_groups(const Kernels& k, const Block& block, int token, int real, int height, const BlockOut& values, uint8_t* tiles, size_t groups) {
-    constexpr size_t kMost = kMostPanels / 2;  // groups of a token in a block of few
-    alignas(64) float row[kFew][kMost][kGroup], many[kTallest][kGroup];
+    constexpr size_t kMost = most_panels(1) / 2;  // groups in a block of few tokens, of all
+    alignas(64) float few[kMost][kGroup], many[kTallest][kGroup];
     const auto gather = [&](size_t n, int m, float* to) {
         const size_t i = block.even(n), both[] = {i, block.next(i)};
         for (int h = 0; h < 2; h++) std::memcpy(to + kPanelRows * h, values[both[h]] + kPanelRows * m, sizeof(float) * kPanelRows);
@@ -54,12 +54,13 @@ inline void put_groups(const Kernels& k, const Block& block, int token, int real
     const auto place = [&](size_t n) { return tile + block.panel(block.even(n)) / 2 * bytes; };
     const float* rows[kTallest];
     if (real <= kFew) {  // all groups at once
-        alignas(64) uint8_t made[kMost * kFew * sizeof(ActGroup<1>)];
-        for (int m = 0; m < real; m++) rows[m] = row[m][0];
-        for (size_t n = 0; n < block.size / 2; n++)
-            for (int m = 0; m < real; m++) gather(n, m, row[m][n]);
-        k.quantize(rows, real, (int)(block.size / 2 * kGroup), made, height, 0);
-        for (size_t n = 0; n < block.size / 2; n++) std::memcpy(place(n), made + n * bytes, bytes);
+        alignas(64) uint8_t made[kMost * sizeof(ActGroup<1>)];
+        const size_t each = block.size / 2;
+        for (int m = 0; m < real; m++) rows[m] = few[m * each];
+        for (size_t n = 0; n < each; n++)
+            for (int m = 0; m < real; m++) gather(n, m, few[m * each + n]);
+        k.quantize(rows, real, (int)(each * kGroup), made, height, 0);
+        for (size_t n = 0; n < each; n++) std::memcpy(place(n), made + n * bytes, bytes);
         return;
     }
     for (int m = 0; m < real; m++) rows[m] = many[m];

@@ -88,7 +88,7 @@ struct Feed final : Op {
     // Few tokens read long runs of one weight before they turn to the other. Where outputs are the next product's
     // activations, panels come in twos of each reader.
     Cut cut(int threads, int count) const {
-        return {*up, count <= kFew ? kMostPanels / 2 : to_tiles ? kBlock : block_panels(*up, threads), count, threads, to_tiles ? 2 : 1};
+        return {*up, count <= kFew ? most_panels(count) : to_tiles ? kBlock : block_panels(*up, threads), count, threads, to_tiles ? 2 : 1};
     }
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
