@@ -32,11 +32,15 @@ struct Routing {
     std::vector<int> token_of, group_of;  // per slot
 };
 
-// Panels of an expert that are one item: about 64 KB, so that few experts still make work for many threads.
-int expert_panels(const Weight& w) { return (int)std::clamp<size_t>(65536 / w.panel_bytes, 1, kBlock); }
-
-// Of a group of any size: few tokens are cut into pairs of panels.
-int64_t most_blocks(const Weight& w, int panels) { return std::max(Cut(w, panels, 1).blocks(), Cut(w, panels, kTallest).blocks()); }
+// How an expert is cut. Many tokens: an item is about 64 KB, so that few experts still make work for many threads. Few: so
+// that `used` experts make about eight items a thread.
+Cut expert_cut(const Weight& w, int count, int used, int threads) {
+    if (count > kFew) return {w, (int)std::clamp<size_t>(65536 / w.panel_bytes, 1, kBlock), count};
+    return {w, std::clamp((int)w.panels() * used / (8 * threads), 1, most_panels(count)), count};
+}
+int64_t most_blocks(const Weight& w, int used, int threads) {
+    return std::max({expert_cut(w, 1, used, threads).blocks(), expert_cut(w, kFew, used, threads).blocks(), expert_cut(w, kTallest, used, threads).blocks()});
+}
 
 struct Mix final : Op {
     int x, scores, activation, max_tokens;
@@ -129,11 +133,11 @@ struct Mix final : Op {
             place(p, *in, (int)slot);
         });
         // An expert's work is a few blocks: all experts' blocks are one list.
-        const int up_panels = expert_panels(*e.up[0]), down_panels = expert_panels(*e.down[0]);
-        const int64_t up_blocks = most_blocks(*e.up[0], up_panels), down_blocks = most_blocks(*e.down[0], down_panels), groups = (int64_t)routing.groups.size();
+        const int threads = worker.team.threads();
+        const int64_t up_blocks = most_blocks(*e.up[0], e.used, threads), down_blocks = most_blocks(*e.down[0], e.used, threads), groups = (int64_t)routing.groups.size();
         worker.parallel(groups * up_blocks, 1, [&](int64_t i) {
             const Routing::Group& g = routing.groups[i / up_blocks];
-            const Cut cut(*e.up[g.expert], up_panels, g.count);
+            const Cut cut = expert_cut(*e.up[g.expert], g.count, e.used, threads);
             if (i % up_blocks >= cut.blocks()) return;
             gated(*p.kernels, worker, e.gate[g.expert].get(), *e.up[g.expert], cut, i % up_blocks, of_group(*in, g), {0, g.count}, activation, [&](int t) { return inner->row(g.first + t); });
         });
@@ -141,7 +145,7 @@ struct Mix final : Op {
         float* y = down_rows.floats();
         worker.parallel(groups * down_blocks, 1, [&](int64_t i) {
             const Routing::Group& g = routing.groups[i / down_blocks];
-            const Cut cut(*e.down[g.expert], down_panels, g.count);
+            const Cut cut = expert_cut(*e.down[g.expert], g.count, e.used, threads);
             if (i % down_blocks >= cut.blocks()) return;
             product(*p.kernels, {*p.kernels, worker, *e.down[g.expert], cut, i % down_blocks}, of_group(*inner, g), {0, g.count},
                     [&](int t, size_t panel, const float* v, int rows) { put_row(y + (size_t)(g.first + t) * out.width + panel * kPanelRows, v, rows); });
