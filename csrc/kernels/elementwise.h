@@ -126,8 +126,8 @@ static void gate_up(int kind, const float* gate, const float* up, float* out, in
     }
 }
 
-static void add_scaled(float* to, const float* from, float scale, const float* x, int n) {
-    for (int i = 0; i < n; i += 16) store_part(to + i, add(load_part(from + i, n - i), mul(set(scale), load_part(x + i, n - i))), n - i);
+static void add_scaled(float* to, const float* from, float scale, const float* x, size_t apart, int n) {
+    for (int i = 0; i < n; i += 16, x += apart) store_part(to + i, add(load_part(from + i, n - i), mul(set(scale), load(x))), n - i);
 }
 
 static void soft_cap(float* x, int n, float cap) {

@@ -107,7 +107,7 @@ struct Kernels {
     void (*quantize)(const float* const* x, int count, int inputs, void* tile, int height, int place);
     void (*rotate)(float* x, const float* cosine, const float* sine, int half, bool interleaved);
     void (*gate_up)(int kind, const float* gate, const float* up, float* out, int n);
-    void (*add_scaled)(float* to, const float* from, float scale, const float* x, int n);  // to = from + scale * x
+    void (*add_scaled)(float* to, const float* from, float scale, const float* x, size_t apart, int n);  // to = from + scale * x; x: 16 floats, the next `apart` on
     void (*soft_cap)(float* x, int n, float cap);
     void (*softmax)(float* x, int n);
     void (*sigmoid)(float* x, int n);

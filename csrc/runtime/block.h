@@ -6,8 +6,6 @@
 
 namespace cutaway {
 
-inline int panel_rows(const Weight& w, size_t panel) { return (int)std::min<size_t>(kPanelRows, w.rows - panel * kPanelRows); }
-
 // Sets this thread's matrix unit up, if there is one.
 inline void shape(const Kernels& k, Worker& worker, Shapes shapes) {
     if (k.shape && worker.shapes != shapes) k.shape(worker.shapes = shapes);
@@ -108,6 +106,8 @@ class Block {
 
     // The i-th panel's place in the weight.
     size_t panel(size_t i) const { return i < quads_ ? part_.first + i / kReaders + i % kReaders * part_.apart : part_.rest + i - quads_; }
+    // How many panels lie side by side, from each on.
+    size_t neighbours() const { return few_ ? 1 : size; }
     // Where the panel behind the i-th is, of an even number of them.
     size_t next(size_t i) const { return i < quads_ ? i + kReaders : i + 1; }
     // The n-th panel of those that lie at even places.

@@ -55,7 +55,7 @@ struct Mix final : Op {
         const Cut cut(*e.router, 1, a.count, worker.team.threads());
         worker.parallel(cut.blocks(), 1, [&](int64_t block) {
             product(*p.kernels, {*p.kernels, worker, *e.router, cut, block}, a, {0, a.count},
-                    [&](int t, size_t panel, const float* y, int rows) { put_row(to.row(t) + panel * kPanelRows, y, rows); });
+                    [&](int t, size_t row, const float* y, size_t apart, int rows) { put_row(to.row(t) + row, y, apart, rows); });
         });
         if (worker.index == 0) {
             choose(p, tokens);
@@ -148,7 +148,7 @@ struct Mix final : Op {
             const Cut cut = expert_cut(*e.down[g.expert], g.count, e.used, threads);
             if (i % down_blocks >= cut.blocks()) return;
             product(*p.kernels, {*p.kernels, worker, *e.down[g.expert], cut, i % down_blocks}, of_group(*inner, g), {0, g.count},
-                    [&](int t, size_t panel, const float* v, int rows) { put_row(y + (size_t)(g.first + t) * out.width + panel * kPanelRows, v, rows); });
+                    [&](int t, size_t row, const float* v, size_t apart, int rows) { put_row(y + (size_t)(g.first + t) * out.width + row, v, apart, rows); });
         });
         if (e.shared_up) run_shared(p, worker, a);
         worker.parallel(step.tokens, 1, [&](int64_t t) {
@@ -157,7 +157,7 @@ struct Mix final : Op {
             if (e.shared_router) {
                 Activations one = a;
                 one.count = 1, one.floats = a.floats + t * a.stride;
-                product(*p.kernels, {*p.kernels, worker, *e.shared_router, {*e.shared_router, 1, 1}, 0}, one, {0, 1}, [&](int, size_t, const float* v, int) { gate = v[0]; });
+                product(*p.kernels, {*p.kernels, worker, *e.shared_router, {*e.shared_router, 1, 1}, 0}, one, {0, 1}, [&](int, size_t, const float* v, size_t, int) { gate = v[0]; });
                 p.kernels->sigmoid(&gate, 1);
             }
             for (size_t i = 0; i < out.width; i++) {
@@ -188,7 +188,7 @@ struct Mix final : Op {
         const size_t width = e.shared_down->rows;
         worker.parallel(downs.blocks(), 1, [&](int64_t block) {
             product(*p.kernels, {*p.kernels, worker, *e.shared_down, downs, block}, b, {0, a.count},
-                    [&](int t, size_t panel, const float* v, int rows) { put_row(shared_rows.floats() + t * width + panel * kPanelRows, v, rows); });
+                    [&](int t, size_t row, const float* v, size_t apart, int rows) { put_row(shared_rows.floats() + t * width + row, v, apart, rows); });
         });
     }
 };

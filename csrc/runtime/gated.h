@@ -31,7 +31,10 @@ template <class To>
 void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& up, const Cut& cut, int64_t block, const Activations& a, Tokens tokens, int activation, To&& to) {
     const auto put = [&](const Block& ups, int token, int real, int, const BlockOut& u) {
         for (int m = 0; m < real; m++)
-            for (size_t i = 0; i < ups.size; i++) put_row(to(token + m) + ups.panel(i) * kPanelRows, u[i] + kPanelRows * m, panel_rows(up, ups.panel(i)));
+            for (size_t i = 0, n = ups.neighbours(); i < ups.size; i += n) {
+                const size_t row = ups.panel(i) * kPanelRows;
+                put_row(to(token + m) + row, u[i] + kPanelRows * m, u.apart, (int)std::min(n * kPanelRows, up.rows - row));
+            }
     };
     gated(k, worker, gate, up, cut, block, a, tokens, activation, put, [&](const Block& ups, int token) { ask(ups, to(token)); });
 }

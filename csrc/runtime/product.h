@@ -20,8 +20,8 @@ inline void ask(const Block& block, const float* row) {
     for (size_t i = 0; i < block.size; i++) __builtin_prefetch(row + block.panel(i) * kPanelRows, 1, 3);
 }
 
-// For every token and panel of a block: sink(token, panel, 16 outputs, how many of them are rows). Before, for every
-// token of a tile of many: soon(token).
+// For every token and run of neighbouring panels of a block: sink(token, first row, outputs, from 16 of them to the next, how
+// many are rows). Before, for every token of a tile of many: soon(token).
 template <class Sink, class Soon> void product(const Kernels& k, const Block& block, const Activations& a, Tokens tokens, Sink&& sink, Soon&& soon) {
     BlockOut out;
     for (int token = tokens.begin, height; token < tokens.end; token += height) {
@@ -30,17 +30,21 @@ template <class Sink, class Soon> void product(const Kernels& k, const Block& bl
         for (int m = 0; height >= 8 && m < real; m++) soon(token + m);
         block.multiply(k, a, token, height, out);
         for (int m = 0; m < real; m++)
-            for (size_t i = 0; i < block.size; i++) sink(token + m, block.panel(i), out[i] + kPanelRows * m, panel_rows(block.weight, block.panel(i)));
+            for (size_t i = 0, n; i < block.size; i += n) {
+                const size_t row = block.panel(i) * kPanelRows;
+                n = block.neighbours();
+                sink(token + m, row, out[i] + kPanelRows * m, out.apart, (int)std::min(n * kPanelRows, block.weight.rows - row));
+            }
     }
 }
 template <class Sink> void product(const Kernels& k, const Block& block, const Activations& a, Tokens tokens, Sink&& sink) {
     product(k, block, a, tokens, sink, [](int) {});
 }
 
-// n (at most 16) outputs of a panel to their row.
-inline void put_row(float* to, const float* from, int n) {
-    if (n == kPanelRows) std::memcpy(to, from, sizeof(float) * kPanelRows);
-    else std::memcpy(to, from, sizeof(float) * (size_t)n);
+// n outputs, 16 of each panel, to their row.
+inline void put_row(float* to, const float* from, size_t apart, int n) {
+    for (; n >= kPanelRows; n -= kPanelRows, to += kPanelRows, from += apart) std::memcpy(to, from, sizeof(float) * kPanelRows);
+    std::memcpy(to, from, sizeof(float) * (size_t)n);
 }
 
 }  // namespace cutaway

@@ -71,7 +71,7 @@ struct Project final : Op {
             const Buffer& out = p.at(outputs[i]);
             const Cut cut = cut_of(*weights[i], threads, a.count);
             const Block part(*p.kernels, worker, *weights[i], cut, run * cut.per_run + block);
-            product(*p.kernels, part, a, tokens_of(item, blocks, a.count), [&](int t, size_t panel, const float* y, int rows) { put_row(out.row(t) + panel * kPanelRows, y, rows); },
+            product(*p.kernels, part, a, tokens_of(item, blocks, a.count), [&](int t, size_t row, const float* y, size_t apart, int rows) { put_row(out.row(t) + row, y, apart, rows); },
                     [&](int t) { ask(part, out.row(t)); });
         });
     }
@@ -124,10 +124,9 @@ struct ProjectAdd final : Op {
         const int64_t blocks = cut.blocks();
         worker.parallel(blocks * token_items(acts.count), 1, [&](int64_t item) {
             const Block block(*p.kernels, worker, *weight, cut, item % blocks);
-            const auto add = [&](int t, size_t panel, const float* y, int rows) {
-                const size_t at = panel * kPanelRows;
-                if (norm) put_row(out.row(t) + at, y, rows);
-                else p.kernels->add_scaled(out.row(t) + at, residual.row(t) + at, scale, y, rows);
+            const auto add = [&](int t, size_t row, const float* y, size_t apart, int rows) {
+                if (norm) put_row(out.row(t) + row, y, apart, rows);
+                else p.kernels->add_scaled(out.row(t) + row, residual.row(t) + row, scale, y, apart, rows);
             };
             product(*p.kernels, block, acts, tokens_of(item, blocks, acts.count), add, [&](int t) {
                 ask(block, out.row(t));
@@ -155,11 +154,14 @@ struct Logits final : Op {
         const Activations a = prepare(p, worker, {in.row(0), in.width, step.rows, norm.get(), step.row_count}, needs_of(*p.kernels, {head.get()}));
         const Cut cut = cut_of(*head, p.team->threads(), a.count);
         worker.parallel(cut.blocks(), 1, [&](int64_t block) {
-            product(*p.kernels, {*p.kernels, worker, *head, cut, block}, a, {0, a.count}, [&](int r, size_t panel, float* y, int rows) {
-                if (scale != 1.0f)
-                    for (int i = 0; i < rows; i++) y[i] *= scale;
-                if (softcap > 0.0f) p.kernels->soft_cap(y, rows, softcap);
-                put_row(out.row(r) + panel * kPanelRows, y, rows);
+            product(*p.kernels, {*p.kernels, worker, *head, cut, block}, a, {0, a.count}, [&](int r, size_t row, float* y, size_t apart, int rows) {
+                for (int n = 0; n < rows; n += kPanelRows, y += apart) {
+                    const int these = std::min(rows - n, kPanelRows);
+                    if (scale != 1.0f)
+                        for (int i = 0; i < these; i++) y[i] *= scale;
+                    if (softcap > 0.0f) p.kernels->soft_cap(y, these, softcap);
+                    put_row(out.row(r) + row + n, y, 0, these);
+                }
             });
         });
     }
