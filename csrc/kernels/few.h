@@ -53,9 +53,12 @@ template <int C, int S, int M, int P> INLINE void few_groups(const uint8_t* cons
 }
 
 // out: float [P][M][16].
-template <int C, int S, int M, int P> static void few(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
+template <int C, int S, int M, int P> static void few(const uint8_t* const* from, const uint8_t* table, int groups, const void* activations, float* out) {
     constexpr bool halves = GroupScales<S>::kHalves;
     const ActGroup<M>* a = (const ActGroup<M>*)activations;
+    const uint8_t* panels[P];  // in registers, whatever memory does
+    UNROLL_TOKENS
+    for (int p = 0; p < P; p++) panels[p] = from[p];
     F acc[P][M];
     UNROLL_TOKENS
     for (int p = 0; p < P; p++)
