@@ -73,15 +73,18 @@ inline Coming coming_of(std::initializer_list<const Weight*> weights, const Cut&
     return c;
 }
 
+// Panels that a block of one token may have, and what a block of `count` may be cut to: what is left of a run, eight panels
+// at most, comes on top of its last block's units.
+constexpr int kRoom = 2 * kBlock * kTallest;
+constexpr int most_panels(int count) { return kRoom / count - 16; }
+
 // What a block gives: for each panel [height][16], `apart` floats from one to the next.
 struct BlockOut {
-    alignas(64) float values[2 * kBlock * kTallest * kPanelRows];
+    alignas(64) float values[kRoom * kPanelRows];
     size_t apart = kTallest * kPanelRows;
     float* operator[](size_t i) { return values + i * apart; }
     const float* operator[](size_t i) const { return values + i * apart; }
 };
-// Panels of a block of few tokens, at most.
-constexpr int most_panels(int count) { return 2 * kBlock * kTallest / count; }
 
 // Some panels of a weight, ready to be multiplied: unpacked once where tiles are wide.
 class Block {

@@ -46,7 +46,7 @@ inline bool fits_groups(const Weight& w) { return w.rows % (2 * kReaders * kPane
 // A block's values of a tile of tokens as int8, to their places in `tiles` of so many groups. What lies in a panel's
 // rows is a token's next to each other only within a panel.
 inline void put_groups(const Kernels& k, const Block& block, int token, int real, int height, const BlockOut& values, uint8_t* tiles, size_t groups) {
-    constexpr size_t kMost = most_panels(1) / 2;  // groups in a block of few tokens, of all
+    constexpr size_t kMost = kRoom / 2;  // groups in a block of few tokens, of all
     alignas(64) float few[kMost][kGroup], many[kTallest][kGroup];
     const auto gather = [&](size_t n, int m, float* to) {
         const size_t i = block.even(n), both[] = {i, block.next(i)};
