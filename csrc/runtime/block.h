@@ -62,14 +62,13 @@ struct Cut {
 
 constexpr size_t kComing = 131072;  // bytes that a thread asks for before the op
 
-// What is read first, from a block on, of weights of one shape that are read side by side.
-inline Coming coming_of(std::initializer_list<const Weight*> weights, const Cut& cut, int64_t block) {
+// What is read first, from a block on.
+inline Coming coming_of(const Cut& cut, int64_t block) {
     Coming c;
     const Cut::Part part = cut.part(block);
     if (!part.units) return c;
-    for (const Weight* w : weights)
-        for (int r = 0; r < kReaders; r++) c.at[c.readers++] = w->panel(part.first + r * part.apart);
-    c.left = std::min(kComing / c.readers, part.units * cut.weight.panel_bytes);
+    for (; c.readers < kReaders; c.readers++) c.at[c.readers] = cut.weight.panel(part.first + c.readers * part.apart);
+    c.left = std::min(kComing / kReaders, part.units * cut.weight.panel_bytes);
     return c;
 }
 

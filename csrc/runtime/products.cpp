@@ -43,10 +43,8 @@ struct Normalize final : Op {
 
 Cut cut_of(const Weight& w, int threads, int count) { return {w, count <= kFew ? few_panels(w, threads) : block_panels(w, threads), count, threads}; }
 
-// The first block of a worker's own, of weights that are cut alike.
-Coming own(const Worker& worker, std::initializer_list<const Weight*> weights, const Cut& cut) {
-    return coming_of(weights, cut, first_of(cut.blocks(), worker.index, worker.team.threads()));
-}
+// From the first block of a worker's own on.
+Coming own(const Worker& worker, const Cut& cut) { return coming_of(cut, first_of(cut.blocks(), worker.index, worker.team.threads())); }
 
 struct Project final : Op {
     int x;
@@ -76,7 +74,7 @@ struct Project final : Op {
         });
     }
     Coming coming(const Worker& worker, const Step& step) const override {
-        return own(worker, {weights[0].get()}, cut_of(*weights[0], worker.team.threads(), step.tokens));
+        return own(worker, cut_of(*weights[0], worker.team.threads(), step.tokens));
     }
 };
 
@@ -106,7 +104,7 @@ struct Feed final : Op {
         });
     }
     Coming coming(const Worker& worker, const Step& step) const override {
-        return own(worker, {up.get()}, cut(worker.team.threads(), step.tokens));
+        return own(worker, cut(worker.team.threads(), step.tokens));
     }
 };
 
@@ -140,7 +138,7 @@ struct ProjectAdd final : Op {
             for (size_t i = 0; i < out.width; i++) to[i] = residual.row(t)[i] + scale * to[i];
         });
     }
-    Coming coming(const Worker& worker, const Step& step) const override { return own(worker, {weight.get()}, cut_of(*weight, worker.team.threads(), step.tokens)); }
+    Coming coming(const Worker& worker, const Step& step) const override { return own(worker, cut_of(*weight, worker.team.threads(), step.tokens)); }
 };
 
 struct Logits final : Op {
@@ -166,7 +164,7 @@ struct Logits final : Op {
         });
     }
     Coming coming(const Worker& worker, const Step& step) const override {
-        return step.row_count ? own(worker, {head.get()}, cut_of(*head, worker.team.threads(), step.row_count)) : Coming{};
+        return step.row_count ? own(worker, cut_of(*head, worker.team.threads(), step.row_count)) : Coming{};
     }
 };
 

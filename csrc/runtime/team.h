@@ -36,7 +36,7 @@ class Team;
 
 // Where a thread will soon read, in lines of 64 bytes side by side; asked for while it has nothing else to do.
 struct Coming {
-    static constexpr int kReaders = 8;
+    static constexpr int kReaders = 4;
     const uint8_t* at[kReaders] = {};
     int readers = 0;
     size_t left = 0;  // bytes, of each reader
