@@ -63,10 +63,10 @@ template <int C, int S, int M, int P> static void few(const uint8_t* const* from
     UNROLL_TOKENS
     for (int p = 0; p < P; p++)
         for (int m = 0; m < M; m++) acc[p][m] = zero();
-    size_t unit = 0, codes = kUnitScales[S];
+    size_t unit = 0, codes = unit_scales(S);
     for (int in = 0; groups > 0; groups--, a++) {
         if (!in)
-            for (int line = 0; line < kUnitScales[S]; line += 64) {
+            for (int line = 0; line < unit_scales(S); line += 64) {
                 UNROLL_TOKENS
                 for (int p = 0; p < P; p++) __builtin_prefetch(panels[p] + unit + line + kFewAhead, 0, 3);
             }
@@ -87,7 +87,7 @@ template <int C, int S, int M, int P> static void few(const uint8_t* const* from
                 } else add_dots<S>(w, 0, iadd(d[0][p][m], d[1][p][m]), a->scale[m], a->sum[m], acc[p][m]);
         }
         codes += kPlaneBytes[C];
-        if (++in == kUnitGroups[S]) in = 0, unit = codes, codes += kUnitScales[S];
+        if (++in == kUnitGroups[S]) in = 0, unit = codes, codes += unit_scales(S);
     }
     UNROLL_TOKENS
     for (int p = 0; p < P; p++)

@@ -70,7 +70,7 @@ constexpr int kScaleBytes[] = {32, 64, 64 + 8 * 32, 32 + 16 * 16, 64 + 16 * 32, 
 constexpr int kScaleGroups[] = {1, 1, 8, 8, 8, 1, 1, 1};
 // Groups of a unit: as many as make its scales whole lines.
 constexpr int kUnitGroups[] = {2, 1, 8, 16, 8, 1, 1, 1};
-constexpr int kUnitScales[] = {64, 64, 320, 576, 576, 64, 128, 0};  // bytes
+constexpr int unit_scales(int scales) { return kUnitGroups[scales] / kScaleGroups[scales] * kScaleBytes[scales]; }  // bytes
 constexpr int kHighLines[] = {0, 1, 2, 0, 0, 0, 0, 0};  // before the nibbles
 
 // What is subtracted from every code, a power of two or nothing.
@@ -94,8 +94,8 @@ struct Layout {
     size_t align64(size_t n) const { return (n + 63) / 64 * 64; }
     size_t groups(size_t inputs) const { return (inputs + kGroup - 1) / kGroup; }
     // Where a group's unit lies in its panel, its codes, and its scales (of the groups that share them: the first's).
-    size_t unit_at(size_t g) const { return g / kUnitGroups[scales] * (kUnitScales[scales] + kUnitGroups[scales] * (size_t)kPlaneBytes[codes]); }
-    size_t codes_at(size_t g) const { return unit_at(g) + kUnitScales[scales] + g % kUnitGroups[scales] * kPlaneBytes[codes]; }
+    size_t unit_at(size_t g) const { return g / kUnitGroups[scales] * (unit_scales(scales) + kUnitGroups[scales] * (size_t)kPlaneBytes[codes]); }
+    size_t codes_at(size_t g) const { return unit_at(g) + unit_scales(scales) + g % kUnitGroups[scales] * kPlaneBytes[codes]; }
     size_t scales_at(size_t g) const { return unit_at(g) + g % kUnitGroups[scales] / kScaleGroups[scales] * kScaleBytes[scales]; }
     size_t panel(size_t inputs) const {
         if (codes == kF32) return inputs * 64;

@@ -54,15 +54,15 @@ template <int C, int S> struct Walk {
     const uint8_t *scales, *codes;
     int in;  // groups of the unit before this one
 
-    Walk(const uint8_t* panel, int g) : scales(panel + Layout{(Codes)C, (Scales)S}.unit_at(g)), in(g % kUnitGroups[S]) { codes = scales + kUnitScales[S] + in * kPlaneBytes[C]; }
+    Walk(const uint8_t* panel, int g) : scales(panel + Layout{(Codes)C, (Scales)S}.unit_at(g)), in(g % kUnitGroups[S]) { codes = scales + unit_scales(S) + in * kPlaneBytes[C]; }
     void next() {
         codes += kPlaneBytes[C];
-        if (++in == kUnitGroups[S]) in = 0, scales = codes, codes += kUnitScales[S];
+        if (++in == kUnitGroups[S]) in = 0, scales = codes, codes += unit_scales(S);
     }
     // Asks for what lies so many bytes further on.
     void ask(int ahead) const {
         if (!in)
-            for (int line = 0; line < kUnitScales[S]; line += 64) __builtin_prefetch(scales + ahead + line, 0, 3);
+            for (int line = 0; line < unit_scales(S); line += 64) __builtin_prefetch(scales + ahead + line, 0, 3);
         for (int line = 0; line < kPlaneBytes[C]; line += 64) __builtin_prefetch(codes + ahead + line, 0, 3);
     }
 };

@@ -306,25 +306,6 @@ INLINE float largest(F a) {
 #endif
 }
 
-// The largest |x| as bits: integer order is float order, infinity above all numbers, NaN above infinity.
-INLINE uint32_t largest_bits(F a, F b) {
-#if defined(__AVX512F__)
-    return (uint32_t)_mm512_reduce_max_epi32(_mm512_max_epi32(as_int(abs(a)).v, as_int(abs(b)).v));
-#elif defined(__AVX2__)
-    const I x = as_int(abs(a)), y = as_int(abs(b));
-    const __m256i eight = _mm256_max_epi32(_mm256_max_epi32(x.a, x.b), _mm256_max_epi32(y.a, y.b));
-    const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-    const __m128i two = _mm_max_epi32(four, _mm_unpackhi_epi64(four, four));
-    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 1)));
-#else
-    const I x = as_int(abs(a)), y = as_int(abs(b));
-    int32_t top = 0;
-    for (int i = 0; i < 16; i++) top = x.v[i] > top ? x.v[i] : top;
-    for (int i = 0; i < 16; i++) top = y.v[i] > top ? y.v[i] : top;
-    return (uint32_t)top;
-#endif
-}
-
 // Sixteen registers folded to one by a tree: lane m is what all lanes of v[m] come to. Each step folds two registers side
 // by side into one, so it costs three operations a register where one after the other costs eight or more.
 #if defined(__AVX512F__)

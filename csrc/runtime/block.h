@@ -15,15 +15,10 @@ constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one
 constexpr int kStretch = 32, kWideStretch = 16;  // groups of it that stay in the first cache meanwhile, beside a panel's
 constexpr int kFew = 2;        // tokens at most that wait for memory alone
 
-// How many panels of a weight are one thread's item.
-inline int block_panels(const Weight& w, int threads) {
-    const int64_t by_size = 262144 / (int64_t)w.panel_bytes, by_share = (int64_t)w.panels() / (threads * 4);
-    return (int)std::clamp<int64_t>(std::min(by_size, by_share), 1, kBlock);
-}
-// The same for few tokens, which lose a little wherever a block ends.
-inline int few_panels(const Weight& w, int threads) {
-    const int64_t by_size = 524288 / (int64_t)w.panel_bytes, by_share = (int64_t)w.panels() / (threads * 4);
-    return (int)std::clamp<int64_t>(std::min(by_size, by_share), 1, 4 * kBlock);
+// How many panels of a weight are one thread's item: `most`, or what `bytes` hold, or a fair share.
+inline int block_panels(const Weight& w, int threads, int64_t bytes, int most) {
+    const int64_t by_size = bytes / (int64_t)w.panel_bytes, by_share = (int64_t)w.panels() / (threads * 4);
+    return (int)std::clamp<int64_t>(std::min(by_size, by_share), 1, most);
 }
 
 // How a weight is cut into blocks. For many tokens: so many panels after each other. For few: into a run for each thread,
@@ -59,6 +54,11 @@ struct Cut {
     size_t granule() const { return few() && step > 1 ? kReaders * step : 1; }
     size_t start(size_t run) const { return weight.panels() / granule() * run / runs * granule(); }
 };
+
+// The usual cut. Few tokens have larger blocks: they lose a little wherever one ends.
+inline Cut cut_of(const Weight& w, int threads, int count) {
+    return {w, count <= kFew ? block_panels(w, threads, 524288, 4 * kBlock) : block_panels(w, threads, 262144, kBlock), count, threads};
+}
 
 constexpr size_t kComing = 131072;  // bytes that a thread asks for before the op
 
@@ -108,8 +108,13 @@ class Block {
 
     // The i-th panel's place in the weight.
     size_t panel(size_t i) const { return i < quads_ ? part_.first + i / kReaders + i % kReaders * part_.apart : part_.rest + i - quads_; }
-    // How many panels lie side by side, from each on.
-    size_t neighbours() const { return few_ ? 1 : size; }
+    // f(i, row, rows): `rows` rows of the weight from `row` on, those of the i-th panel and of its neighbours behind it.
+    template <class F> void each_run(F&& f) const {
+        for (size_t i = 0, n = few_ ? 1 : size; i < size; i += n) {
+            const size_t row = panel(i) * kPanelRows;
+            f(i, row, (int)std::min(n * kPanelRows, weight.rows - row));
+        }
+    }
     // Where the panel behind the i-th is, of an even number of them.
     size_t next(size_t i) const { return i < quads_ ? i + kReaders : i + 1; }
     // The n-th panel of those that lie at even places.

@@ -174,7 +174,7 @@ struct Mix final : Op {
 
     void run_shared(Program& p, Worker& worker, const Activations& a) const {
         const int threads = p.team->threads();
-        const Cut ups(*e.shared_up, block_panels(*e.shared_up, threads), a.count, threads), downs(*e.shared_down, block_panels(*e.shared_down, threads), a.count, threads);
+        const Cut ups = cut_of(*e.shared_up, threads, a.count), downs = cut_of(*e.shared_down, threads, a.count);
         worker.parallel(ups.blocks(), 1, [&](int64_t block) {
             gated(*p.kernels, worker, e.shared_gate.get(), *e.shared_up, ups, block, a, {0, a.count}, activation, [&](int t) { return shared_inner->row(t); });
         });

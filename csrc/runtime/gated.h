@@ -31,10 +31,7 @@ template <class To>
 void gated(const Kernels& k, Worker& worker, const Weight* gate, const Weight& up, const Cut& cut, int64_t block, const Activations& a, Tokens tokens, int activation, To&& to) {
     const auto put = [&](const Block& ups, int token, int real, int, const BlockOut& u) {
         for (int m = 0; m < real; m++)
-            for (size_t i = 0, n = ups.neighbours(); i < ups.size; i += n) {
-                const size_t row = ups.panel(i) * kPanelRows;
-                put_row(to(token + m) + row, u[i] + kPanelRows * m, u.apart, (int)std::min(n * kPanelRows, up.rows - row));
-            }
+            ups.each_run([&](size_t i, size_t row, int rows) { put_row(to(token + m) + row, u[i] + kPanelRows * m, u.apart, rows); });
     };
     gated(k, worker, gate, up, cut, block, a, tokens, activation, put, [&](const Block& ups, int token) { ask(ups, to(token)); });
 }

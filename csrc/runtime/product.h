@@ -30,11 +30,7 @@ template <class Sink, class Soon> void product(const Kernels& k, const Block& bl
         for (int m = 0; height >= 8 && m < real; m++) soon(token + m);
         block.multiply(k, a, token, height, out);
         for (int m = 0; m < real; m++)
-            for (size_t i = 0, n; i < block.size; i += n) {
-                const size_t row = block.panel(i) * kPanelRows;
-                n = block.neighbours();
-                sink(token + m, row, out[i] + kPanelRows * m, out.apart, (int)std::min(n * kPanelRows, block.weight.rows - row));
-            }
+            block.each_run([&](size_t i, size_t row, int rows) { sink(token + m, row, out[i] + kPanelRows * m, out.apart, rows); });
     }
 }
 template <class Sink> void product(const Kernels& k, const Block& block, const Activations& a, Tokens tokens, Sink&& sink) {

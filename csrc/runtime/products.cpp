@@ -41,8 +41,6 @@ struct Normalize final : Op {
     }
 };
 
-Cut cut_of(const Weight& w, int threads, int count) { return {w, count <= kFew ? few_panels(w, threads) : block_panels(w, threads), count, threads}; }
-
 // From the first block of a worker's own on.
 Coming own(const Worker& worker, const Cut& cut) { return coming_of(cut, first_of(cut.blocks(), worker.index, worker.team.threads())); }
 
@@ -86,7 +84,8 @@ struct Feed final : Op {
     // Few tokens read long runs of one weight before they turn to the other. Where outputs are the next product's
     // activations, panels come in twos of each reader.
     Cut cut(int threads, int count) const {
-        return {*up, count <= kFew ? most_panels(count) : to_tiles ? kBlock : block_panels(*up, threads), count, threads, to_tiles ? 2 : 1};
+        if (count > kFew && !to_tiles) return cut_of(*up, threads, count);
+        return {*up, count <= kFew ? most_panels(count) : kBlock, count, threads, to_tiles ? 2 : 1};
     }
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
