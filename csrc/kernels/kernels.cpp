@@ -116,7 +116,7 @@ static void sigmoid_all(float* x, int n) {
 
 static const AttendWay* attend_way([[maybe_unused]] int key_type, [[maybe_unused]] int value_type, [[maybe_unused]] int head_dim) {
 #if defined(__AMX_INT8__)
-    static constexpr AttendWay matrix = {kRowTile, true, 1, pair_values, matrix_segment, finish_pairs};
+    static constexpr AttendWay matrix = {kRowTile, true, 2, pair_values, matrix_segment, finish_pairs};
     if (key_type == kKVBF16 && value_type == kKVBF16 && head_dim % kDepth == 0) return &matrix;
 #endif
     static constexpr AttendWay vectors = {kVectorRows, false, 4, widen, segment, finish};

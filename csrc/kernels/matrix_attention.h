@@ -15,9 +15,15 @@ namespace cutaway::CUTAWAY_ISA {
 // A unit that did nothing for 0.65 us sleeps, and all the core waits 0.33 us for it when it is next used.
 INLINE void stay_awake() { _tile_dpbf16ps(0, 4, 6); }
 
-// The values of a segment to `room`, for every two blocks [head_dim / 16] tiles: the token i of one beside the token i of
-// the other. Inputs come in the order in which registers pair up: of 32, 0..3, 8..11, 16..19, 24..27 in one tile, the rest
-// in the next. Meanwhile the keys are asked for.
+// Values in pairs, for every two blocks [head_dim / 16] tiles: the token i of one beside the token i of the other. Inputs
+// come in the order in which registers pair up: of 32, 0..3, 8..11, 16..19, 24..27 in one tile, the rest in the next.
+INLINE void pair_lines(const uint8_t* x, const uint8_t* y, uint8_t* to) {
+    const __m512i a = _mm512_loadu_si512(x), b = _mm512_loadu_si512(y);
+    _mm512_store_si512(to, _mm512_unpacklo_epi16(a, b));
+    _mm512_store_si512(to + kTileBytes, _mm512_unpackhi_epi16(a, b));
+}
+
+// Those of a segment to `room`, for several tiles of rows. Meanwhile the keys are asked for.
 static void pair_values(AttendBlocks& blocks, float* room) {
     const size_t d = blocks.head_dim;
     for (int b = 0; b < kBlocks; b += 4) {
@@ -31,15 +37,44 @@ static void pair_values(AttendBlocks& blocks, float* room) {
         for (size_t at = 0, end = 32 * d; at < end; to += 64)
             for (uint8_t* line = to; line < to + 64 * d; line += 2 * kTileBytes, at += 64)
                 for (int i = 0; i < 4; i += 2) {
-                    const __m512i x = _mm512_loadu_si512(v[i] + at), y = _mm512_loadu_si512(v[i + 1] + at);
                     prefetch(k[i] + at), prefetch(k[i + 1] + at);
-                    uint8_t* pairs = line + i * d * kDepth;
-                    _mm512_store_si512(pairs, _mm512_unpacklo_epi16(x, y));
-                    _mm512_store_si512(pairs + kTileBytes, _mm512_unpackhi_epi16(x, y));
+                    pair_lines(v[i] + at, v[i + 1] + at, line + i * d * kDepth);
                 }
     }
     blocks.pairs = (const uint8_t*)room;
 }
+
+// Those of two blocks, for one tile of rows: 16 N inputs from `at` bytes on, to N tiles.
+template <int N> INLINE void pair_two(const uint8_t* x, const uint8_t* y, size_t at, size_t d, uint8_t* to) {
+    if (!x) x = y;  // p is 0
+    if (!y) y = x;
+    for (int t = 0; t < 16; t++, at += 2 * d, to += 64)
+        for (int i = 0; i < N; i += 2) pair_lines(x + at + 32 * i, y + at + 32 * i, to + kTileBytes * i);
+}
+
+// One tile of rows waits for memory, which gives most to eight runs that are read in step: the keys of eight blocks, then
+// their values, which lie behind them in a page.
+class Eight {
+    const uint8_t *keys_[8] = {}, *values_[8];
+    size_t at_ = 0, end_ = 0;
+
+  public:
+    Eight() = default;
+    Eight(const AttendBlocks& blocks, int first) : end_(32 * (size_t)blocks.head_dim) {
+        for (int i = 0; i < 8; i++) keys_[i] = blocks.keys[first + i], values_[i] = blocks.values[first + i];
+        for (int i = 0; i < 8; i++)
+            for (int j = 0; !keys_[i] && j < 8; j++) keys_[i] = keys_[j], values_[i] = values_[j];
+        if (!keys_[0]) end_ = 0;
+    }
+    void ask_keys(size_t from, size_t lines) const {
+        for (size_t at = 64 * from, end = std::min(end_, at + 64 * lines); at < end; at += 64)
+            for (const uint8_t* k : keys_) prefetch(k + at);
+    }
+    void ask_values(size_t lines) {  // so many more
+        for (size_t end = std::min(end_, at_ + 64 * lines); at_ < end; at_ += 64)
+            for (const uint8_t* v : values_) __builtin_prefetch(v + at_, 0, 2);
+    }
+};
 
 // O / L, the inputs in order again.
 static void finish_pairs(const float* O, float L, float* out, int d) {
@@ -130,14 +165,25 @@ template <int R> INLINE void soften(float* s, int begin, int end, const bool* ma
     for (int r = 0; r < R; r++) l[r] = sum(add(total[r][0], total[r][1]));
 }
 
-// o [16][stride], the inputs i .. i + 16 N - 1: N tiles of them.
-template <int N> INLINE void weigh_pairs(const uint8_t* p, const uint8_t* v, int d, int begin, int end, float* o, int stride) {
+// o [16][stride], the inputs i .. i + 16 N - 1: N tiles of them. The next segment's first keys are asked for meanwhile.
+template <int N> INLINE void weigh_pairs(const uint8_t* p, const AttendBlocks& blocks, const Eight& next, int i, int begin, int end, float* o, int stride) {
+    constexpr int kNextLines = 2;
+    const size_t d = blocks.head_dim;
+    alignas(64) uint8_t room[2][N * kTileBytes];  // stays in the first cache, where a segment's pairs would push other things out
+    const auto pairs_of = [&](int c) { return blocks.pairs ? blocks.pairs + c * d * 64 + 64 * i : room[c % 2]; };
+    const auto pair = [&](int c) {
+        if (!blocks.pairs && c < end) pair_two<N>(blocks.values[2 * c], blocks.values[2 * c + 1], 2 * i, d, room[c % 2]);
+    };
+    pair(begin);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (int c = begin; c < end; c++) {
-        const uint8_t *parts = p + 2 * kTileBytes * c, *pairs = v + (size_t)c * d * 64;
+        const uint8_t *parts = p + 2 * kTileBytes * c, *pairs = pairs_of(c);
+        pair(c + 1);
+        if (!i) next.ask_keys(kNextLines * c, kNextLines);
+        settle();
         _tile_loadd(4, parts, 64);
         _tile_loadd(5, parts + kTileBytes, 64);
         _tile_loadd(6, pairs, 64);
@@ -163,8 +209,8 @@ template <int N> INLINE void weigh_pairs(const uint8_t* p, const uint8_t* v, int
     }
 }
 
-// As `segment`. p: [kBlocks][16][16] of scratch. blocks: with its pairs.
-static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks*, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
+// As `segment`. p: [kBlocks][16][16] of scratch. blocks: with its pairs, where several tiles read them.
+static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
     const Seen seen(blocks, at, rows);
     const int d = blocks.head_dim, begin = seen.from / kDepth, end = (seen.to + kDepth - 1) / kDepth;  // in twos of blocks
     const uint8_t* q = (const uint8_t*)rows.q;
@@ -175,7 +221,14 @@ static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks*, cons
         _tile_loadd(4, q + 2 * kTileBytes, 64);
         _tile_loadd(5, q + 3 * kTileBytes, 64);
     }
+    Eight eight;
     for (int b = 2 * begin; b < 2 * end; b += 2) {
+        if (!blocks.pairs && (b == 2 * begin || b % 8 == 0)) {
+            eight = Eight(blocks, b / 8 * 8);
+            eight.ask_keys(0, d / 2);
+            stay_awake();
+        }
+        eight.ask_values(d / 8);
         const uint8_t *k0 = blocks.keys[b], *k1 = blocks.keys[b + 1];
         if (!k0) k0 = k1;
         if (!k1) k1 = k0;
@@ -199,10 +252,11 @@ static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks*, cons
     }
     for (; r < rows.count; r++) soften<1>(p + 16 * r, begin, end, masked + r, m + r, l + r);
     settle();
-    const uint8_t *parts = (const uint8_t*)p, *v = blocks.pairs;
+    const uint8_t* parts = (const uint8_t*)p;
+    const Eight soon = next && !blocks.pairs ? Eight(*next, 0) : Eight();
     int i = 0;
-    for (; i + 64 <= d; i += 64, v += 4 * kTileBytes) weigh_pairs<4>(parts, v, d, begin, end, o + i, stride);
-    if (i < d) weigh_pairs<2>(parts, v, d, begin, end, o + i, stride);
+    for (; i + 64 <= d; i += 64) weigh_pairs<4>(parts, blocks, soon, i, begin, end, o + i, stride);
+    if (i < d) weigh_pairs<2>(parts, blocks, soon, i, begin, end, o + i, stride);
 }
 
 }  // namespace

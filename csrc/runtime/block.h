@@ -15,9 +15,9 @@ constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one
 constexpr int kStretch = 32, kWideStretch = 16;  // groups of it that stay in the first cache meanwhile, beside a panel's
 constexpr int kFew = 2;        // tokens at most that wait for memory alone
 
-// How many panels of a weight are one thread's item: `most`, or what `bytes` hold, or a fair share.
-inline int block_panels(const Weight& w, int threads, int64_t bytes, int most) {
-    const int64_t by_size = bytes / (int64_t)w.panel_bytes, by_share = (int64_t)w.panels() / (threads * 4);
+// How many panels of a weight are one item: `most`, or what `bytes` hold, or what makes so many items.
+inline int block_panels(const Weight& w, int items, int64_t bytes, int most) {
+    const int64_t by_size = bytes / (int64_t)w.panel_bytes, by_share = (int64_t)w.panels() / items;
     return (int)std::clamp<int64_t>(std::min(by_size, by_share), 1, most);
 }
 
@@ -55,9 +55,9 @@ struct Cut {
     size_t start(size_t run) const { return weight.panels() / granule() * run / runs * granule(); }
 };
 
-// The usual cut. Few tokens have larger blocks: they lose a little wherever one ends.
+// The usual cut. Few tokens have larger blocks, if possible one for a thread: they lose a little wherever one ends.
 inline Cut cut_of(const Weight& w, int threads, int count) {
-    return {w, count <= kFew ? block_panels(w, threads, 524288, 4 * kBlock) : block_panels(w, threads, 262144, kBlock), count, threads};
+    return {w, count <= kFew ? block_panels(w, threads, 1 << 20, 8 * kBlock) : block_panels(w, threads * 4, 262144, kBlock), count, threads};
 }
 
 constexpr size_t kComing = 131072;  // bytes that a thread asks for before the op
