@@ -12,6 +12,7 @@ from math import isqrt
 
 _TOKENS, _PAIRS = 64.0, 65536.0  # units that bring the three features to about one
 _DECAY = 0.98  # a step's weight halves after 34 more
+_NOTED = 64  # steps at most that are noted before they are learnt from
 _OUTLIER = 8.0  # a step so many times slower than predicted tells of the machine, not of the model
 
 
@@ -26,6 +27,7 @@ class CostModel:
     def __init__(self, base_us: float = 10_000.0, token_us: float = 1_000.0, pair_us: float = 0.5) -> None:
         self._coefficients = [base_us, token_us * _TOKENS, pair_us * _PAIRS]
         self._steps = 0
+        self._noted: list[tuple[int, int, float]] = []
         prior = [1e-3 * c for c in self._coefficients]
         self._sums = [1e-3, 0.0, 0.0, 1e-3, 0.0, 1e-3, *prior]  # of 1, x, y, xx, xy, yy, z, xz, yz: see observe
 
@@ -38,27 +40,45 @@ class CostModel:
     @property
     def base(self) -> int:
         """Microseconds of a step whatever is in it."""
-        return int(self._coefficients[0])
+        return int(self._learnt()[0])
 
     def predict(self, tokens: int, pair_count: int) -> int:
         """Microseconds of a step."""
-        base, token, pair = self._coefficients
-        return int(base + token * tokens / _TOKENS + pair * pair_count / _PAIRS)
+        return self._predict(self._learnt(), tokens, pair_count)
 
     def affordable(self, budget: int, start: int) -> int:
         """How many tokens after `start` others fit into `budget` microseconds, the base not counted."""
         if budget <= 0:
             return 0
-        pair = self._coefficients[2] / _PAIRS
-        line = self._coefficients[1] / _TOKENS + pair * (start + 0.5)
+        _, token, pair = self._learnt()
+        pair /= _PAIRS
+        line = token / _TOKENS + pair * (start + 0.5)
         # the positive root of  pair/2 * n^2 + line * n = budget, in a form that is exact for pair -> 0
         root = isqrt(int((line * line + 2 * pair * budget) * 1_000_000)) / 1_000
         return int(2 * budget / (line + root))
 
     def observe(self, tokens: int, pair_count: int, microseconds: float) -> None:
-        """Learn from a step that ran."""
+        """Note a step that ran. It is learnt from when somebody asks: while one answer is decoded nobody does, and
+        right after a step every object is far away in memory."""
+        self._noted.append((tokens, pair_count, microseconds))
+        if len(self._noted) == _NOTED:
+            self._learnt()
+
+    def _learnt(self) -> list[float]:
+        """The coefficients, by all that was noted."""
+        noted, self._noted = self._noted, []
+        for step in noted:
+            self._learn(*step)
+        return self._coefficients
+
+    @staticmethod
+    def _predict(coefficients: list[float], tokens: int, pair_count: int) -> int:
+        base, token, pair = coefficients
+        return int(base + token * tokens / _TOKENS + pair * pair_count / _PAIRS)
+
+    def _learn(self, tokens: int, pair_count: int, microseconds: float) -> None:
         self._steps += 1
-        if self._steps > 8 and microseconds > _OUTLIER * self.predict(tokens, pair_count):
+        if self._steps > 8 and microseconds > _OUTLIER * self._predict(self._coefficients, tokens, pair_count):
             return
         x, y, z = tokens / _TOKENS, pair_count / _PAIRS, microseconds
         new = (1.0, x, y, x * x, x * y, y * y, z, x * z, y * z)
