@@ -52,13 +52,9 @@ template <int C, int S, int M, int P> INLINE void few_groups(const uint8_t* cons
     line.template operator()<0>(), line.template operator()<1>(), line.template operator()<2>(), line.template operator()<3>();
 }
 
-// out: float [P][M][16].
-template <int C, int S, int M, int P> static void few(const uint8_t* const* from, const uint8_t* table, int groups, const void* activations, float* out) {
+template <int C, int S, int M, int P> INLINE void few_panels(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
     constexpr bool halves = GroupScales<S>::kHalves;
     const ActGroup<M>* a = (const ActGroup<M>*)activations;
-    const uint8_t* panels[P];  // in registers, whatever memory does
-    UNROLL_TOKENS
-    for (int p = 0; p < P; p++) panels[p] = from[p];
     F acc[P][M];
     UNROLL_TOKENS
     for (int p = 0; p < P; p++)
@@ -97,7 +93,7 @@ template <int C, int S, int M, int P> static void few(const uint8_t* const* from
 #else
 
 // Sixteen registers do not hold a line of each panel: a group at a time.
-template <int C, int S, int M, int P> static void few(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
+template <int C, int S, int M, int P> INLINE void few_panels(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
     const ActGroup<M>* a = (const ActGroup<M>*)activations;
     F acc[P][M];
     for (int p = 0; p < P; p++)
@@ -115,5 +111,18 @@ template <int C, int S, int M, int P> static void few(const uint8_t* const* pane
 }
 
 #endif
+
+// out: float [times][P][M][16].
+template <int C, int S, int M, int P>
+static void few(const uint8_t* const* from, size_t stride, int times, const uint8_t* table, int groups, const void* activations, float* out) {
+    const uint8_t* panels[P];  // in registers, whatever memory does
+    UNROLL_TOKENS
+    for (int p = 0; p < P; p++) panels[p] = from[p];
+    for (; times > 0; times--, out += 16 * M * P) {
+        few_panels<C, S, M, P>(panels, table, groups, activations, out);
+        UNROLL_TOKENS
+        for (int p = 0; p < P; p++) panels[p] += stride;
+    }
+}
 
 }  // namespace

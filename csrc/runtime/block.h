@@ -55,9 +55,14 @@ struct Cut {
     size_t start(size_t run) const { return weight.panels() / granule() * run / runs * granule(); }
 };
 
+// Panels that a block of one token may have, and what a block of `count` may be cut to: what is left of a run, eight panels
+// at most, comes on top of its last block's units.
+constexpr int kRoom = 2 * kBlock * kTallest;
+constexpr int most_panels(int count) { return kRoom / count - 16; }
+
 // The usual cut. Few tokens have larger blocks, if possible one for a thread: they lose a little wherever one ends.
 inline Cut cut_of(const Weight& w, int threads, int count) {
-    return {w, count <= kFew ? block_panels(w, threads, 1 << 20, 8 * kBlock) : block_panels(w, threads * 4, 262144, kBlock), count, threads};
+    return {w, count <= kFew ? block_panels(w, threads, INT64_MAX, most_panels(count)) : block_panels(w, threads * 4, 262144, kBlock), count, threads};
 }
 
 constexpr size_t kComing = 131072;  // bytes that a thread asks for before the op
@@ -71,11 +76,6 @@ inline Coming coming_of(const Cut& cut, int64_t block) {
     c.left = std::min(kComing / kReaders, part.units * cut.weight.panel_bytes);
     return c;
 }
-
-// Panels that a block of one token may have, and what a block of `count` may be cut to: what is left of a run, eight panels
-// at most, comes on top of its last block's units.
-constexpr int kRoom = 2 * kBlock * kTallest;
-constexpr int most_panels(int count) { return kRoom / count - 16; }
 
 // What a block gives: for each panel [height][16], `apart` floats from one to the next.
 struct BlockOut {
@@ -156,20 +156,25 @@ class Block {
   private:
     const uint8_t* panel_at(size_t i) const { return weight.panel(panel(i)); }
 
-    // f(i, n): the panels i .. i + n - 1 are read side by side.
+    // f(i, n, times): the panels i .. i + n - 1 are read side by side, then those of the next units, so many times.
     template <class F> void each_few(F&& f) const {
-        for (size_t i = 0, n; i < size; i += n) f(i, n = size - i >= kReaders ? kReaders : std::min<size_t>(2, size - i));
+        constexpr size_t kTimes = 16;  // more gain nothing
+        for (size_t i = 0, n, times; i < size; i += n * times) {
+            if (i < quads_) n = kReaders, times = std::min(kTimes, (quads_ - i) / kReaders);
+            else n = std::min<size_t>(2, size - i), times = 1;
+            f(i, n, (int)times);
+        }
     }
     size_t apart(size_t i, size_t n) const { return n > 1 ? (panel(i + 1) - panel(i)) * weight.panel_bytes : 0; }
 
     void multiply_few(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
         const Layout& l = weight.layout;
         const int groups = (int)a.groups;
-        each_few([&](size_t i, size_t n) {
+        each_few([&](size_t i, size_t n, int times) {
             const uint8_t* panels[kReaders];
             for (size_t r = 0; r < n; r++) panels[r] = panel_at(i + r);
             if (n == 1) k.tile(l.codes, l.scales, height)(panels[0], weight.table, 0, groups, a.tile(token), out[i]);
-            else k.few(l.codes, l.scales, height, (int)n)(panels, weight.table, groups, a.tile(token), out[i]);
+            else k.few(l.codes, l.scales, height, (int)n)(panels, weight.panel_bytes, times, weight.table, groups, a.tile(token), out[i]);
         });
     }
 
@@ -179,7 +184,7 @@ class Block {
         const size_t bytes = weight.panel_bytes;
         const int inputs = (int)weight.inputs;
         if (!few_) return k.halves->multiply(panel_at(0), bytes, 2 * bytes, (int)size, inputs, tiles, count, out[0]);
-        each_few([&](size_t i, size_t n) { k.halves->few(panel_at(i), apart(i, n), (int)n, inputs, tiles, count, out[i]); });
+        each_few([&](size_t i, size_t n, int times) { k.halves->few(panel_at(i), apart(i, n), (int)n, bytes, times, inputs, tiles, count, out[i]); });
     }
 
     void multiply_floats(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
@@ -187,7 +192,10 @@ class Block {
             k.tile_float(weight.layout.codes, height, (int)n)(panel_at(i), apart(i, n), (int)weight.inputs, a.floats + (size_t)(token + m) * a.stride, (int)a.stride,
                                                               out[i] + kPanelRows * m);
         };
-        if (few_) return each_few([&](size_t i, size_t n) { tiles(i, n, 0, count); });
+        if (few_)
+            return each_few([&](size_t i, size_t n, int times) {
+                for (; times > 0; times--, i += n) tiles(i, n, 0, count);
+            });
         for (size_t i = 0, n; i < size; i += n) {
             n = std::min<size_t>(k.float_panels, size - i);
             int m = 0;
