@@ -44,6 +44,14 @@ struct Normalize final : Op {
 // From the first block of a worker's own on.
 Coming own(const Worker& worker, const Cut& cut) { return coming_of(cut, first_of(cut.blocks(), worker.index, worker.team.threads())); }
 
+template <class Op> Coming with_objects(Coming c, const Program& p, const Op& op, int x, std::initializer_list<const Weight*> weights, const Norm* norm) {
+    c.with(&op), c.with(&p.at(x));
+    for (const Weight* w : weights) c.with(w);
+    c.with(norm);
+    for (int id : op.outputs) c.with(&p.at(id));
+    return c;
+}
+
 struct Project final : Op {
     int x;
     NormPtr norm;
@@ -71,8 +79,8 @@ struct Project final : Op {
                     [&](int t) { ask(part, out.row(t)); });
         });
     }
-    Coming coming(const Worker& worker, const Step& step) const override {
-        return own(worker, cut_of(*weights[0], worker.team.threads(), step.tokens));
+    Coming coming(const Program& p, const Worker& worker) const override {
+        return with_objects(own(worker, cut_of(*weights[0], worker.team.threads(), 1)), p, *this, x, {weights[0].get()}, norm.get());
     }
 };
 
@@ -102,8 +110,8 @@ struct Feed final : Op {
             gated(*p.kernels, worker, gate.get(), *up, cut, block, a, tokens, activation, put, [](const Block&, int) {});
         });
     }
-    Coming coming(const Worker& worker, const Step& step) const override {
-        return own(worker, cut(worker.team.threads(), step.tokens));
+    Coming coming(const Program& p, const Worker& worker) const override {
+        return with_objects(own(worker, cut(worker.team.threads(), 1)), p, *this, x, {up.get(), gate.get()}, norm.get());
     }
 };
 
@@ -137,7 +145,9 @@ struct ProjectAdd final : Op {
             for (size_t i = 0; i < out.width; i++) to[i] = residual.row(t)[i] + scale * to[i];
         });
     }
-    Coming coming(const Worker& worker, const Step& step) const override { return own(worker, cut_of(*weight, worker.team.threads(), step.tokens)); }
+    Coming coming(const Program& p, const Worker& worker) const override {
+        return with_objects(own(worker, cut_of(*weight, worker.team.threads(), 1)), p, *this, a, {weight.get()}, norm.get());
+    }
 };
 
 struct Logits final : Op {
@@ -162,8 +172,8 @@ struct Logits final : Op {
             });
         });
     }
-    Coming coming(const Worker& worker, const Step& step) const override {
-        return step.row_count ? own(worker, cut_of(*head, worker.team.threads(), step.row_count)) : Coming{};
+    Coming coming(const Program& p, const Worker& worker) const override {
+        return with_objects(own(worker, cut_of(*head, worker.team.threads(), 1)), p, *this, x, {head.get()}, norm.get());
     }
 };
 

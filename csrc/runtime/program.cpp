@@ -22,18 +22,25 @@ size_t Program::scratch_bytes() const {
     return total;
 }
 
+void Program::look_ahead() {
+    coming_.assign((size_t)team->threads(), {});
+    for (size_t i = 0; i < coming_.size(); i++)
+        for (const auto& op : ops) coming_[i].push_back(op->coming(*this, {*team, (int)i}));
+}
+
 void Program::run(Step& step, size_t begin, size_t end) {
     step.cut(page_size);
     if (attention_pad && step.tokens) {  // what split attention may need, taken before the threads start
         const int longest = *std::max_element(step.position, step.position + step.tokens) / kSegment + 1;
         partial((size_t)(2 * team->threads()) * longest * kRowTile * (2 + attention_pad));
     }
+    if (coming_.empty() || coming_[0].size() != ops.size()) look_ahead();
     team->run([&](Worker& worker) {
         worker.coming = {};
         worker.shapes = kNoShapes;  // the calling thread may be another one than last time
         for (size_t i = begin; i < end; i++) {
             for (int n = 0; worker.coming.left && n < 4; n++) worker.coming.ask();
-            worker.coming = i + 1 < end && step.tokens <= kAlone ? ops[i + 1]->coming(worker, step) : Coming{};
+            worker.coming = i + 1 < end && step.tokens <= kAlone ? coming_[(size_t)worker.index][i + 1] : Coming{};
             ops[i]->run(*this, worker, step);
         }
     });

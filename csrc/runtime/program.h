@@ -70,8 +70,8 @@ struct Op {
     std::vector<int> outputs;
     virtual ~Op() = default;
     virtual void run(Program& program, Worker& worker, const Step& step) const = 0;
-    // What the worker will read first of the op's weights.
-    virtual Coming coming(const Worker&, const Step&) const { return {}; }
+    // What a worker will read first of it, where a step has few tokens.
+    virtual Coming coming(const Program&, const Worker&) const { return {}; }
 };
 
 struct ExpertWeights {
@@ -90,7 +90,7 @@ class Program {
 
     int buffer(size_t width, int rows);  // a free one of that size, or a new one
     void release(int id) { free_.push_back(id); }
-    Buffer& at(int id) { return *buffers_[(size_t)id]; }
+    Buffer& at(int id) const { return *buffers_[(size_t)id]; }
     size_t add(std::unique_ptr<Op> op) {
         ops.push_back(std::move(op));
         return ops.size() - 1;
@@ -117,6 +117,9 @@ class Program {
     std::vector<std::unique_ptr<Op>> ops;
 
   private:
+    void look_ahead();
+
+    std::vector<std::vector<Coming>> coming_;  // [worker][op]
     std::vector<std::unique_ptr<Buffer>> buffers_;
     std::vector<int> free_;
     Memory tiles_, floats_, halves_, partial_;
