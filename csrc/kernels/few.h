@@ -92,8 +92,8 @@ template <int C, int S, int M, int P> INLINE void few_panels(const uint8_t* cons
 
 #else
 
-// Sixteen registers do not hold a line of each panel: a group at a time.
-template <int C, int S, int M, int P> INLINE void few_panels(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
+// Sixteen registers do not hold a line of each panel: a group at a time. A function of its own, for they hold no more than this.
+template <int C, int S, int M, int P> __attribute__((noinline)) static void few_panels(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
     const ActGroup<M>* a = (const ActGroup<M>*)activations;
     F acc[P][M];
     for (int p = 0; p < P; p++)
