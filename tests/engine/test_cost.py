@@ -54,3 +54,20 @@ def test_a_first_guess_follows_the_weights() -> None:
     small, large = CostModel.for_weights(10**8), CostModel.for_weights(10**10)
     assert 90 < large.predict(0, 0) / small.predict(0, 0) < 110
     assert small.predict(100, 0) - small.predict(0, 0) > 10_000
+
+
+@pytest.mark.parametrize("steps", [1, 7, 63, 64, 65, 200])
+def test_when_it_is_asked_changes_nothing(steps: int) -> None:
+    """Steps are learnt from when somebody asks; one that is far off is left out either way."""
+    often, late, rng = CostModel(), CostModel(), random.Random(steps)
+    for i in range(steps):
+        count, start = rng.randint(1, 300), rng.randint(0, 4_000)
+        seen = count, pairs(start, count), 4_000 + 900.0 * count * (40 if i % 50 == 49 else rng.uniform(0.9, 1.1))
+        often.observe(*seen)
+        late.observe(*seen)
+        often.predict(1, 1)
+    assert (late.base, late.predict(512, 100_000), late.affordable(50_000, 10)) == (
+        often.base,
+        often.predict(512, 100_000),
+        often.affordable(50_000, 10),
+    )
