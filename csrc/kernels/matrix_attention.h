@@ -23,15 +23,24 @@ INLINE void pair_lines(const uint8_t* x, const uint8_t* y, uint8_t* to) {
     _mm512_store_si512(to + kTileBytes, _mm512_unpackhi_epi16(a, b));
 }
 
+// Where N blocks lie; in the place of one that is not there, another: p is 0.
+template <int N> struct Runs {
+    const uint8_t *keys[N] = {}, *values[N] = {};
+    Runs() = default;
+    Runs(const AttendBlocks& blocks, int first) {
+        for (int i = 0; i < N; i++) keys[i] = blocks.keys[first + i], values[i] = blocks.values[first + i];
+        for (int i = 0; i < N; i++)
+            for (int j = 0; !keys[i] && j < N; j++) keys[i] = keys[j], values[i] = values[j];
+    }
+};
+
 // Those of a segment to `room`, for several tiles of rows. Meanwhile the keys are asked for.
 static void pair_values(AttendBlocks& blocks, float* room) {
     const size_t d = blocks.head_dim;
     for (int b = 0; b < kBlocks; b += 4) {
-        const uint8_t *v[4], *k[4];
-        for (int i = 0; i < 4; i++) v[i] = blocks.values[b + i], k[i] = blocks.keys[b + i];
-        for (int i = 0; i < 4; i++)  // where one is not there, another: p is 0
-            for (int j = 0; !v[i] && j < 4; j++) v[i] = v[j], k[i] = k[j];
-        if (!v[0]) continue;
+        const Runs<4> runs(blocks, b);
+        if (!runs.keys[0]) continue;
+        const auto &k = runs.keys, &v = runs.values;
         stay_awake();
         uint8_t* to = (uint8_t*)room + b * d * kDepth;
         for (size_t at = 0, end = 32 * d; at < end; to += 64)
@@ -55,24 +64,19 @@ template <int N> INLINE void pair_two(const uint8_t* x, const uint8_t* y, size_t
 // One tile of rows waits for memory, which gives most to eight runs that are read in step: the keys of eight blocks, then
 // their values, which lie behind them in a page.
 class Eight {
-    const uint8_t *keys_[8] = {}, *values_[8];
+    Runs<8> runs_;
     size_t at_ = 0, end_ = 0;
 
   public:
     Eight() = default;
-    Eight(const AttendBlocks& blocks, int first) : end_(32 * (size_t)blocks.head_dim) {
-        for (int i = 0; i < 8; i++) keys_[i] = blocks.keys[first + i], values_[i] = blocks.values[first + i];
-        for (int i = 0; i < 8; i++)
-            for (int j = 0; !keys_[i] && j < 8; j++) keys_[i] = keys_[j], values_[i] = values_[j];
-        if (!keys_[0]) end_ = 0;
-    }
+    Eight(const AttendBlocks& blocks, int first) : runs_(blocks, first), end_(runs_.keys[0] ? 32 * (size_t)blocks.head_dim : 0) {}
     void ask_keys(size_t from, size_t lines) const {
         for (size_t at = 64 * from, end = std::min(end_, at + 64 * lines); at < end; at += 64)
-            for (const uint8_t* k : keys_) prefetch(k + at);
+            for (const uint8_t* k : runs_.keys) prefetch(k + at);
     }
     void ask_values(size_t lines) {  // so many more
         for (size_t end = std::min(end_, at_ + 64 * lines); at_ < end; at_ += 64)
-            for (const uint8_t* v : values_) __builtin_prefetch(v + at_, 0, 2);
+            for (const uint8_t* v : runs_.values) __builtin_prefetch(v + at_, 0, 2);
     }
 };
 

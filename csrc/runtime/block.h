@@ -15,12 +15,6 @@ constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one
 constexpr int kStretch = 32, kWideStretch = 16;  // groups of it that stay in the first cache meanwhile, beside a panel's
 constexpr int kFew = 2;        // tokens at most that wait for memory alone
 
-// How many panels of a weight are one item: `most`, or what `bytes` hold, or what makes so many items.
-inline int block_panels(const Weight& w, int items, int64_t bytes, int most) {
-    const int64_t by_size = bytes / (int64_t)w.panel_bytes, by_share = (int64_t)w.panels() / items;
-    return (int)std::clamp<int64_t>(std::min(by_size, by_share), 1, most);
-}
-
 // How a weight is cut into blocks. For many tokens: so many panels after each other. For few: into a run for each thread,
 // equal to a panel; a run into four parts, which are read side by side, so a unit is a panel of each; a block is some units,
 // and the last one what is left of the run.
@@ -60,9 +54,12 @@ struct Cut {
 constexpr int kRoom = 2 * kBlock * kTallest;
 constexpr int most_panels(int count) { return kRoom / count - 16; }
 
-// The usual cut. Few tokens have larger blocks, if possible one for a thread: they lose a little wherever one ends.
+// The usual cut. Many tokens: blocks that stay in a cache, four a thread or more. Few: blocks as large as their room, if
+// possible a run, for they lose a little wherever one ends.
 inline Cut cut_of(const Weight& w, int threads, int count) {
-    return {w, count <= kFew ? block_panels(w, threads, INT64_MAX, most_panels(count)) : block_panels(w, threads * 4, 262144, kBlock), count, threads};
+    if (count <= kFew) return {w, most_panels(count), count, threads};
+    const size_t by_size = 262144 / w.panel_bytes, by_share = w.panels() / (4 * (size_t)threads);
+    return {w, (int)std::clamp<size_t>(std::min(by_size, by_share), 1, kBlock), count, threads};
 }
 
 constexpr size_t kComing = 131072;  // bytes that a thread asks for before the op

@@ -41,10 +41,11 @@ struct Normalize final : Op {
     }
 };
 
-// From the first block of a worker's own on.
-Coming own(const Worker& worker, const Cut& cut) { return coming_of(cut, first_of(cut.blocks(), worker.index, worker.team.threads())); }
-
-template <class Op> Coming with_objects(Coming c, const Program& p, const Op& op, int x, std::initializer_list<const Weight*> weights, const Norm* norm) {
+// What an op of few tokens reads first: its objects, and the cut weight from the first block of a worker's own on, which
+// lies in the same place for one token and for two.
+template <class Op>
+Coming own(const Program& p, const Worker& worker, const Op& op, const Cut& cut, int x, std::initializer_list<const Weight*> weights, const Norm* norm) {
+    Coming c = coming_of(cut, first_of(cut.blocks(), worker.index, worker.team.threads()));
     c.with(&op), c.with(&p.at(x));
     for (const Weight* w : weights) c.with(w);
     c.with(norm);
@@ -80,7 +81,7 @@ struct Project final : Op {
         });
     }
     Coming coming(const Program& p, const Worker& worker) const override {
-        return with_objects(own(worker, cut_of(*weights[0], worker.team.threads(), 1)), p, *this, x, {weights[0].get()}, norm.get());
+        return own(p, worker, *this, cut_of(*weights[0], worker.team.threads(), 1), x, {weights[0].get()}, norm.get());
     }
 };
 
@@ -89,11 +90,10 @@ struct Feed final : Op {
     bool to_tiles = false;
     NormPtr norm;
     WeightPtr gate, up;
-    // Few tokens read long runs of one weight before they turn to the other. Where outputs are the next product's
-    // activations, panels come in twos of each reader.
+    // Where outputs are the next product's activations, panels come in twos of each reader.
     Cut cut(int threads, int count) const {
-        if (count > kFew && !to_tiles) return cut_of(*up, threads, count);
-        return {*up, count <= kFew ? most_panels(count) : kBlock, count, threads, to_tiles ? 2 : 1};
+        if (!to_tiles) return cut_of(*up, threads, count);
+        return {*up, count <= kFew ? most_panels(count) : kBlock, count, threads, 2};
     }
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
@@ -111,7 +111,7 @@ struct Feed final : Op {
         });
     }
     Coming coming(const Program& p, const Worker& worker) const override {
-        return with_objects(own(worker, cut(worker.team.threads(), 1)), p, *this, x, {up.get(), gate.get()}, norm.get());
+        return own(p, worker, *this, cut(worker.team.threads(), 1), x, {up.get(), gate.get()}, norm.get());
     }
 };
 
@@ -146,7 +146,7 @@ struct ProjectAdd final : Op {
         });
     }
     Coming coming(const Program& p, const Worker& worker) const override {
-        return with_objects(own(worker, cut_of(*weight, worker.team.threads(), 1)), p, *this, a, {weight.get()}, norm.get());
+        return own(p, worker, *this, cut_of(*weight, worker.team.threads(), 1), a, {weight.get()}, norm.get());
     }
 };
 
@@ -173,7 +173,7 @@ struct Logits final : Op {
         });
     }
     Coming coming(const Program& p, const Worker& worker) const override {
-        return with_objects(own(worker, cut_of(*head, worker.team.threads(), 1)), p, *this, x, {head.get()}, norm.get());
+        return own(p, worker, *this, cut_of(*head, worker.team.threads(), 1), x, {head.get()}, norm.get());
     }
 };
 

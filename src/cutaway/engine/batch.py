@@ -38,11 +38,5 @@ def build_step(plan: Plan, pages: PageTables) -> Step:
 def _tables(plan: Plan, pages: PageTables, group: int) -> I32:
     """int32 [requests, longest table of the step], padded with -1."""
     tables = [pages.table(chunk.work.id, group) for chunk in plan.chunks]
-    if len(tables) == 1:
-        return np.array(tables, np.int32)
     width = max(map(len, tables))
-    flat = array("i")
-    for table in tables:
-        flat += table
-        flat += _UNHELD * (width - len(table))
-    return np.frombuffer(flat, np.int32).reshape(len(tables), width)
+    return np.array([table + _UNHELD * (width - len(table)) for table in tables], np.int32)

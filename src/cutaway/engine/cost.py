@@ -29,7 +29,7 @@ class CostModel:
         self._steps = 0
         self._noted: list[tuple[int, int, float]] = []
         prior = [1e-3 * c for c in self._coefficients]
-        self._sums = [1e-3, 0.0, 0.0, 1e-3, 0.0, 1e-3, *prior]  # of 1, x, y, xx, xy, yy, z, xz, yz: see observe
+        self._sums = [1e-3, 0.0, 0.0, 1e-3, 0.0, 1e-3, *prior]  # of 1, x, y, xx, xy, yy, z, xz, yz: see _learn
 
     @classmethod
     def for_weights(cls, count: int) -> CostModel:
@@ -44,7 +44,8 @@ class CostModel:
 
     def predict(self, tokens: int, pair_count: int) -> int:
         """Microseconds of a step."""
-        return self._predict(self._learnt(), tokens, pair_count)
+        base, token, pair = self._learnt()
+        return int(base + token * tokens / _TOKENS + pair * pair_count / _PAIRS)
 
     def affordable(self, budget: int, start: int) -> int:
         """How many tokens after `start` others fit into `budget` microseconds, the base not counted."""
@@ -66,19 +67,14 @@ class CostModel:
 
     def _learnt(self) -> list[float]:
         """The coefficients, by all that was noted."""
-        noted, self._noted = self._noted, []
+        noted, self._noted = self._noted, []  # before it is learnt from, which asks for predictions
         for step in noted:
             self._learn(*step)
         return self._coefficients
 
-    @staticmethod
-    def _predict(coefficients: list[float], tokens: int, pair_count: int) -> int:
-        base, token, pair = coefficients
-        return int(base + token * tokens / _TOKENS + pair * pair_count / _PAIRS)
-
     def _learn(self, tokens: int, pair_count: int, microseconds: float) -> None:
         self._steps += 1
-        if self._steps > 8 and microseconds > _OUTLIER * self._predict(self._coefficients, tokens, pair_count):
+        if self._steps > 8 and microseconds > _OUTLIER * self.predict(tokens, pair_count):
             return
         x, y, z = tokens / _TOKENS, pair_count / _PAIRS, microseconds
         new = (1.0, x, y, x * x, x * y, y * y, z, x * z, y * z)
