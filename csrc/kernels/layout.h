@@ -39,7 +39,8 @@
 // token takes as many bytes in a tile of any height.
 //
 //   For bf16 weights on a matrix unit: every float as two bf16, its high part (rounded) and its low part (the rest, rounded),
-//   in tiles of 8 tokens: [inputs / 32][8 high, 8 low][32], inputs padded with zeros.
+//   in tiles of 8 tokens: [inputs / 32][8 high, 8 low][32], inputs padded with zeros. One or two tokens, which vectors
+//   multiply, are a tile of their own height: between the lines of tokens that are not there, theirs share an eighth of a cache.
 //
 // KEYS AND VALUES. A page holds page_size tokens (a multiple of 16) of one layer, head by head, each aligned to 64 bytes:
 //
@@ -132,8 +133,12 @@ constexpr Place place_of(int row, int count, Tiling t) {
     }
 }
 constexpr size_t tile_bytes(size_t groups, int rows) { return groups * (size_t)rows * sizeof(ActGroup<1>); }
-constexpr size_t kHalfRows = 8, kHalfTile = 1024;  // tokens of a tile of float parts, bytes of 32 inputs of it
-constexpr size_t half_bytes(size_t inputs, int rows) { return (inputs + 31) / 32 * ((size_t)(rows + kHalfRows - 1) / kHalfRows) * kHalfTile; }
+constexpr int kFew = 2;  // tokens at most that wait for memory alone
+
+// Float parts: tokens of a tile where there are `count` in all, these padded to whole tiles, and the bytes of so many.
+constexpr int half_rows(int count) { return count <= kFew ? count : 8; }
+constexpr int half_padded(int count) { return count <= kFew ? count : (count + 7) / 8 * 8; }
+constexpr size_t half_bytes(size_t inputs, int rows) { return (inputs + 31) / 32 * (size_t)rows * 2 * 64; }
 static_assert(sizeof(ActGroup<16>) == 16 * sizeof(ActGroup<1>));
 
 enum KV : int { kKVF32, kKVBF16, kKVInt8, kKVFp8 };

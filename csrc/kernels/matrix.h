@@ -69,7 +69,7 @@ template <int M, int P> static void multiply_rows(const uint8_t* panel, size_t a
     F acc[sums];
 #pragma GCC unroll 8
     for (int s = 0; s < sums; s++) acc[s] = zero();
-    for (int i = 0; i < inputs; i += kDepth, panel += kTileBytes, tile += kTileBytes) {
+    for (int i = 0; i < inputs; i += kDepth, panel += kTileBytes, tile += 2 * 64 * M) {
         const int lines = inputs - i < kDepth ? (inputs - i + 1) / 2 : kDepth / 2;
         F even[sums], odd[sums];
 #pragma GCC unroll 8
@@ -86,7 +86,7 @@ template <int M, int P> static void multiply_rows(const uint8_t* panel, size_t a
 #pragma GCC unroll 8
             for (int s = 0; s < sums; s++) {
                 const int m = s / 2 / P, p = s / 2 % P, h = s % 2;
-                const I parts = iset(int_at((const int8_t*)tile + kHalfTile / 2 * h + 64 * m + 4 * line));
+                const I parts = iset(int_at((const int8_t*)tile + 64 * (M * h + m) + 4 * line));
                 even[s] = fma(w[p][0], as_float(ishl<16>(parts)), even[s]);
                 odd[s] = fma(w[p][1], as_float(iand(parts, odd_half)), odd[s]);
             }
@@ -100,7 +100,7 @@ template <int M, int P> static void multiply_rows(const uint8_t* panel, size_t a
 
 // T tiles of 8 tokens (rows 0 .. 7 high, 8 .. 15 low, so one pass does both) times P panels.
 template <int T, int P> static void multiply_halves(const uint8_t* panel, size_t apart, int inputs, const uint8_t* tiles, float* out) {
-    const uint8_t *a0 = tiles, *a1 = tiles + half_bytes((size_t)inputs, kHalfRows), *b0 = panel, *b1 = panel + apart;
+    const uint8_t *a0 = tiles, *a1 = tiles + half_bytes((size_t)inputs, 8), *b0 = panel, *b1 = panel + apart;
     const auto pass = [&] {
         _tile_loadd(4, a0, 64);
         _tile_loadd(6, b0, 64);

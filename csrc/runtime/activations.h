@@ -50,7 +50,7 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
     const bool alone = s.count <= kAlone && p.team->threads() > 1, normed = s.norm != nullptr;
     const size_t bytes = tile_bytes(a.groups, s.count + kTallest);  // the last tile may have rows to spare
     const size_t padded = (s.width + 15) / 16 * 16;
-    const size_t float_bytes = (size_t)s.count * padded * sizeof(float), parts = needs.halves ? half_bytes(s.width, s.count) : 0;
+    const size_t float_bytes = (size_t)s.count * padded * sizeof(float), parts = needs.halves ? half_bytes(s.width, half_padded(s.count)) : 0;
     uint8_t *tiles, *halves;
     float* floats;
     if (alone) {
@@ -70,8 +70,8 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
             if (normed) s.norm->apply(*p.kernels, x, to), rows[i] = to;
             else if (needs.floats) std::memcpy(to, x, s.width * sizeof(float));
             if (!needs.halves) continue;
-            const size_t t = first + i, tile = t / kHalfRows, place = t % kHalfRows;
-            p.kernels->halves->split(rows[i], (int)s.width, halves + half_bytes(s.width, tile * kHalfRows) + 64 * place, kHalfTile / 2, kHalfTile);
+            const int t = first + i, height = half_rows(s.count), place = t % height;
+            p.kernels->halves->split(rows[i], (int)s.width, halves + half_bytes(s.width, t - place) + 64 * place, 64 * height, 2 * 64 * height);
         }
         if (!needs.tiles) return;
         const Place at = place_of(first, s.count, p.kernels->tiling(s.count));
@@ -96,7 +96,7 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
 // Buffers of `prepare` grow only here, before the threads start.
 inline void reserve(Program& p, int count, size_t width, Needs needs = {}) {
     const size_t groups = (width + kGroup - 1) / kGroup;
-    if (needs.halves) p.halves(half_bytes(width, count));
+    if (needs.halves) p.halves(half_bytes(width, half_padded(count)));
     p.tiles(tile_bytes(groups, count + kTallest));
     p.floats((size_t)count * ((width + 15) / 16 * 16));
 }

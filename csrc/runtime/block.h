@@ -13,7 +13,6 @@ inline void shape(const Kernels& k, Worker& worker, Shapes shapes) {
 
 constexpr int kBlock = 8;      // panels at most that a tile of tokens meets one after the other
 constexpr int kStretch = 32, kWideStretch = 16;  // groups of it that stay in the first cache meanwhile, beside a panel's
-constexpr int kFew = 2;        // tokens at most that wait for memory alone
 
 // How a weight is cut into blocks. For many tokens: so many panels after each other. For few: into a run for each thread,
 // equal to a panel; a run into four parts, which are read side by side, so a unit is a panel of each; a block is some units,
