@@ -8,12 +8,10 @@ namespace cutaway::CUTAWAY_ISA {
 
 #if defined(__AVX512F__)
 
-// The next line of a reader. The compiler must not gather loads: what is read in bursts comes later.
-INLINE B next_line(const uint8_t* p) {
-    __builtin_prefetch(p + kFewAhead, 0, 3);
-    const B line = bload(p);
-    asm volatile("" ::: "memory");
-    return line;
+// Asks for a line of each panel.
+template <int P> INLINE void ask_lines(const uint8_t* const* panels, size_t at) {
+    UNROLL_TOKENS
+    for (int p = 0; p < P; p++) __builtin_prefetch(panels[p] + at + kFewAhead, 0, 3);
 }
 
 // A group of each panel, its codes at panels[p] + codes. `a` and `b` have the first and the second half's dots.
@@ -27,7 +25,10 @@ template <int C, int S, int M, int P> INLINE void few_groups(const uint8_t* cons
             for (int m = 0; m < M; m++) x[m] = four(m, j);
             UNROLL_TOKENS
             for (int p = 0; p < P; p++) {
-                const B quad = next_line(panels[p] + codes + 64 * j);
+                // With so little to do for a line, the compiler must not gather loads: what is read in bursts comes later.
+                ask_lines<1>(panels + p, codes + 64 * j);
+                const B quad = bload(panels[p] + codes + 64 * j);
+                asm volatile("" ::: "memory");
                 for (int m = 0; m < M; m++) add(j < 4 ? a[p][m] : b[p][m], quad, x[m]);
             }
         }
@@ -36,16 +37,18 @@ template <int C, int S, int M, int P> INLINE void few_groups(const uint8_t* cons
     B high[P][2];
     UNROLL_TOKENS
     for (int i = 0; i < kHighLines[C]; i++) {
+        ask_lines<P>(panels, codes + 64 * i);
         UNROLL_TOKENS
-        for (int p = 0; p < P; p++) high[p][i] = next_line(panels[p] + codes + 64 * i);
+        for (int p = 0; p < P; p++) high[p][i] = bload(panels[p] + codes + 64 * i);
     }
     const auto line = [&]<int J>() __attribute__((always_inline)) {
         I x[M], y[M];
         for (int m = 0; m < M; m++) x[m] = four(m, J), y[m] = four(m, J + 4);
+        ask_lines<P>(panels, codes + 64 * (kHighLines[C] + J));
         UNROLL_TOKENS
         for (int p = 0; p < P; p++) {
             B first, second;
-            two_quads<C, J>(next_line(panels[p] + codes + 64 * (kHighLines[C] + J)), high[p], table, first, second);
+            two_quads<C, J>(bload(panels[p] + codes + 64 * (kHighLines[C] + J)), high[p], table, first, second);
             for (int m = 0; m < M; m++) add(a[p][m], first, x[m]), add(b[p][m], second, y[m]);
         }
     };
@@ -62,10 +65,7 @@ template <int C, int S, int M, int P> INLINE void few_panels(const uint8_t* cons
     size_t unit = 0, codes = unit_scales(S);
     for (int in = 0; groups > 0; groups--, a++) {
         if (!in)
-            for (int line = 0; line < unit_scales(S); line += 64) {
-                UNROLL_TOKENS
-                for (int p = 0; p < P; p++) __builtin_prefetch(panels[p] + unit + line + kFewAhead, 0, 3);
-            }
+            for (int line = 0; line < unit_scales(S); line += 64) ask_lines<P>(panels, unit + line);
         I d[2][P][M];
         UNROLL_TOKENS
         for (int p = 0; p < P; p++)
