@@ -133,13 +133,16 @@ constexpr Place place_of(int row, int count, Tiling t) {
     }
 }
 constexpr size_t tile_bytes(size_t groups, int rows) { return groups * (size_t)rows * sizeof(ActGroup<1>); }
+static_assert(sizeof(ActGroup<16>) == 16 * sizeof(ActGroup<1>));
+
 constexpr int kFew = 2;  // tokens at most that wait for memory alone
 
-// Float parts: tokens of a tile where there are `count` in all, these padded to whole tiles, and the bytes of so many.
+// Float parts of `count` tokens: how many of them make a tile, and the bytes of all in whole tiles.
 constexpr int half_rows(int count) { return count <= kFew ? count : 8; }
-constexpr int half_padded(int count) { return count <= kFew ? count : (count + 7) / 8 * 8; }
-constexpr size_t half_bytes(size_t inputs, int rows) { return (inputs + 31) / 32 * (size_t)rows * 2 * 64; }
-static_assert(sizeof(ActGroup<16>) == 16 * sizeof(ActGroup<1>));
+constexpr size_t half_bytes(size_t inputs, int count) {
+    const int padded = count <= kFew ? count : (count + 7) / 8 * 8;
+    return (inputs + 31) / 32 * (size_t)padded * 2 * 64;
+}
 
 enum KV : int { kKVF32, kKVBF16, kKVInt8, kKVFp8 };
 constexpr int kKVBytes[] = {4, 2, 1, 1};

@@ -50,7 +50,7 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
     const bool alone = s.count <= kAlone && p.team->threads() > 1, normed = s.norm != nullptr;
     const size_t bytes = tile_bytes(a.groups, s.count + kTallest);  // the last tile may have rows to spare
     const size_t padded = (s.width + 15) / 16 * 16;
-    const size_t float_bytes = (size_t)s.count * padded * sizeof(float), parts = needs.halves ? half_bytes(s.width, half_padded(s.count)) : 0;
+    const size_t float_bytes = (size_t)s.count * padded * sizeof(float), parts = needs.halves ? half_bytes(s.width, s.count) : 0;
     uint8_t *tiles, *halves;
     float* floats;
     if (alone) {
@@ -96,7 +96,7 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
 // Buffers of `prepare` grow only here, before the threads start.
 inline void reserve(Program& p, int count, size_t width, Needs needs = {}) {
     const size_t groups = (width + kGroup - 1) / kGroup;
-    if (needs.halves) p.halves(half_bytes(width, half_padded(count)));
+    if (needs.halves) p.halves(half_bytes(width, count));
     p.tiles(tile_bytes(groups, count + kTallest));
     p.floats((size_t)count * ((width + 15) / 16 * 16));
 }
