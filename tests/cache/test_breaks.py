@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.cache import BREAK_REASONS, GroupSize, PageTables, PrefixBreak
+from cutaway.cache import BREAK_REASONS, GroupSize, PageTables, PrefixBreak, prefixes
 from cutaway.cache.breaks import COMPARED, Evicted, find_break
 
 SIZE = 4
@@ -126,12 +126,28 @@ def test_without_sharing_there_is_nothing_to_break() -> None:
 def test_the_memory_is_bounded() -> None:
     memory = Evicted(most=3)
     for name in range(3):
-        memory.add(name, (1,))
-    memory.add(0, (1,))  # again: the latest now
-    memory.add(2, (2,))
-    assert [list(memory.after(name)) for name in range(3)] == [[(1,)], [], [(2,), (1,)]]
+        memory.add(("key", name), (1,))
+    memory.add(("key", 0), (1,))  # again: the latest now
+    memory.add(("key", 2), (2,))
+    assert [list(memory.after(("key", name))) for name in range(3)] == [[(1,)], [], [(2,), (1,)]]
     memory.clear()
-    assert not list(memory.after(0))
+    assert not list(memory.after(("key", 0)))
+
+
+def test_nothing_of_one_key_is_told_to_another_whatever_the_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live, as a tail, evicted; also where hashes of different prefixes are equal."""
+    monkeypatch.setattr(prefixes, "hash", lambda _: 7, raising=False)
+    tables = tables_of(4)
+    secret = [1, 2, 3, 4, 5, 6, 7]
+    serve(tables, 1, secret, key="victim")
+    guesses = [[*secret[:at], 99, 98, 97, 96, 95] for at in range(7)]
+    for number, guess in enumerate(guesses):
+        assert serve(tables, 10 + number, guess, key=f"attacker {number}") == PrefixBreak(0, guess[0], "never_seen")
+    for number in range(8):  # what was the victim's is evicted now
+        serve(tables, 20 + number, range(50 + number, 62 + number), key="third")
+    assert serve(tables, 30, secret, key="victim") == PrefixBreak(0, 1, "evicted")
+    for number, guess in enumerate(guesses):
+        assert serve(tables, 40 + number, guess, key=f"late {number}") == PrefixBreak(0, guess[0], "never_seen")
 
 
 @given(st.lists(st.tuples(st.integers(2, 3), st.lists(st.integers(1, 2), min_size=1, max_size=13)), max_size=25))

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import io
 import json
+import re
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +24,7 @@ from cutaway.server import create_app
 from cutaway.server.admission import Admission
 from cutaway.server.blocks import Blocks
 from cutaway.server.identity import fingerprint, model_hash
-from cutaway.server.keys import read_keys
+from cutaway.server.keys import Keys, read_keys
 from cutaway.server.launch import open_listener
 from cutaway.server.logs import Log
 from cutaway.server.mailbox import Mailbox, SlowReaderError
@@ -72,9 +73,11 @@ def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text("# mine\nfrom-file\n")
     monkeypatch.setenv("CUTAWAY_API_KEYS", "from-environment")
     keys = read_keys(ServerConfig(api_keys=("first",), api_keys_file=str(file)))
-    assert keys.caller(request_with(authorization="Bearer first")) == "key 1"
-    assert keys.caller(request_with(authorization="bearer from-environment")) == "key 2"
-    assert keys.caller(request_with(x_api_key="from-file")) == "key 3"
+    said = ({"authorization": "Bearer first"}, {"authorization": "bearer from-environment"}, {"x_api_key": "from-file"})
+    callers = [keys.caller(request_with(**headers)) for headers in said]
+    assert len(set(callers)) == 3
+    assert all(re.fullmatch("key [0-9a-f]{12}", caller) for caller in callers)  # nothing of the key itself
+    assert Keys(["other", "first"]).caller(request_with(**said[0])) == callers[0], "its place in the list is no name"
     for headers in ({}, {"authorization": "Bearer "}, {"authorization": "Basic first"}, {"x_api_key": "\u00e9"}):
         with pytest.raises(ApiError) as raised:
             keys.caller(request_with(**headers))

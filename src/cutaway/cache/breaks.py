@@ -10,7 +10,7 @@ Told are the place and what stood there before, so that one sees what of a promp
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -22,6 +22,8 @@ COMPARED = 64  # continuations of one prefix, the latest first
 EXPECTED = 8  # ids that are told
 
 Tokens = tuple[int, ...]
+Label = tuple[Hashable, int]
+"""Of a prefix: the key it was written under, and a hash of its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +40,16 @@ class PrefixBreak:
 class Evicted:
     """The latest evicted continuations, by the name of the prefix they followed.
 
-    A name is a hash, which two prefixes may share; all that can come of it is a wrong reason in a report.
+    Two prefixes of a key may share a hash; all that can come of it is a wrong reason in a report. What is remembered of
+    one key is never told to another.
     """
 
     def __init__(self, most: int = REMEMBERED) -> None:
         self._most = most
         self._count = 0
-        self._after: OrderedDict[int, dict[Tokens, None]] = OrderedDict()
+        self._after: OrderedDict[Label, dict[Tokens, None]] = OrderedDict()
 
-    def add(self, name: int, tokens: Tokens) -> None:
+    def add(self, name: Label, tokens: Tokens) -> None:
         """`tokens` followed the prefix of this name, and are gone."""
         known = self._after.setdefault(name, {})
         self._after.move_to_end(name)
@@ -61,7 +64,7 @@ class Evicted:
             if not gone:
                 del self._after[oldest]
 
-    def after(self, name: int) -> Iterator[Tokens]:
+    def after(self, name: Label) -> Iterator[Tokens]:
         """What followed the prefix, the latest first."""
         return reversed(self._after.get(name, {}))
 

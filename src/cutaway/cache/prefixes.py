@@ -14,18 +14,18 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 from weakref import WeakValueDictionary
 
-from cutaway.cache.breaks import Evicted, PrefixBreak, find_break, shared_length
+from cutaway.cache.breaks import Evicted, Label, PrefixBreak, find_break, shared_length
 
 
 class Node:
-    """`tokens` lie in `pages[group]`, if the tokens before them are those of `parent`. label: a hash of all of them, by
-    which evicted nodes are remembered; no decision rests on it."""
+    """`tokens` lie in `pages[group]`, if the tokens before them are those of `parent`. label: its root's key and a
+    hash of all of them, by which evicted nodes are remembered; no decision rests on it."""
 
     __slots__ = ("__weakref__", "children", "label", "pages", "parent", "tails", "tokens")
 
     def __init__(self, parent: Node | None, tokens: tuple[int, ...], groups: int, key: Hashable = None) -> None:
         self.parent = parent
-        self.label: int = hash((key if parent is None else parent.label, tokens))
+        self.label: Label = (key, 0) if parent is None else (parent.label[0], hash((parent.label[1], tokens)))
         self.tokens = tokens
         self.pages = [-1] * groups
         self.children: dict[tuple[int, ...], Node] = {}

@@ -37,6 +37,7 @@ EXAMPLE = """\
 # grace = 30.0                    # seconds that running requests have after SIGTERM
 # resume = 0.0                    # seconds that a stream outlives its reader; 0: off
 # max_events = 8192               # tokens that wait for a slow reader
+# share_prefixes = false          # true: prefixes are shared between callers, who can then find out each other's
 
 [limits]
 # queue = 256                     # answers that may wait; more are refused with 503

@@ -73,7 +73,8 @@ class ServerConfig:
     when their file changed since, or always. strict: an unknown field of a request is an error, not a warning.
     keep_alive: seconds between comments on a silent stream. send_timeout: seconds that a reader may take nothing.
     grace: seconds that running requests have after SIGTERM. resume: seconds that a stream outlives its reader, so that
-    it can be taken up again (`Last-Event-ID`); 0: off. max_events: tokens that wait for a slow reader.
+    it can be taken up again (`Last-Event-ID`); 0: off. max_events: tokens that wait for a slow reader. share_prefixes:
+    a prompt's prefix is found whoever computed it, not only where the same caller (API key, else address) did.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -93,6 +94,7 @@ class ServerConfig:
     grace: Seconds = 30.0
     resume: Seconds = 0.0
     max_events: Annotated[int, Ge(16)] = 8192
+    share_prefixes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from starlette.responses import Response
 from cutaway.errors import CutawayError
 from cutaway.server.message import Message, gathered
 from cutaway.server.problems import ApiError, as_api_error
-from cutaway.server.run import Piece, Run, Visit
+from cutaway.server.run import Piece, Run
 from cutaway.server.service import Service, caller, service_of
 from cutaway.server.sse import CLIENT_GONE, DONE, ClientGoneError, EventStream, sse, to_json, while_connected
+from cutaway.server.visit import Visit
 
 
 class Teller(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from threading import Lock
-from typing import ParamSpec, TypeVar
+from threading import Lock, get_ident
+from typing import ParamSpec, TextIO, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -13,9 +13,23 @@ _ONE_AT_A_TIME = Lock()  # Python keeps the state of warnings once per process
 
 
 def heard(said: list[str], work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns; what it warns of (a text that the vocabulary cannot hold, for one) is added to `said`."""
-    with _ONE_AT_A_TIME, warnings.catch_warnings(record=True) as caught:
+    """What `work` returns; what it warns of (a text that the vocabulary cannot hold, for one) is added to `said`.
+
+    Only what this thread warns of: a warning of another thread belongs to another caller.
+    """
+    mine = get_ident()
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        before = warnings.showwarning
+
+        def hear(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int,
+            file: TextIO | None = None, line: str | None = None,
+        ) -> None:  # fmt: skip
+            if get_ident() == mine:
+                said.append(str(message))
+            else:
+                before(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = hear
         warnings.simplefilter("always", UserWarning)
-        result = work(*args, **kwargs)
-    said += [str(warning.message) for warning in caught]
-    return result
+        return work(*args, **kwargs)

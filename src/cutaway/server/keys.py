@@ -1,7 +1,12 @@
-"""API keys: from the config, a file or the environment; compared in constant time, never logged."""
+"""API keys: from the config, a file or the environment; compared in constant time, never logged.
+
+A caller is named by a hash of its key, not by the key's place in a list, which changes when keys come and go: a log
+then tells the same caller by the same name for as long as its key is valid.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 from collections.abc import Iterable
@@ -14,6 +19,7 @@ from cutaway.errors import ConfigError
 from cutaway.server.problems import ApiError
 
 VARIABLE = "CUTAWAY_API_KEYS"
+NAMED = 6  # bytes of the hash that name a caller
 OPEN_PATHS = frozenset({"/health", "/version"})
 
 
@@ -21,23 +27,27 @@ class Keys:
     """Which callers may come in. Without keys everybody may, and a caller is its address."""
 
     def __init__(self, keys: Iterable[str]) -> None:
-        self._keys = [key.encode() for key in dict.fromkeys(keys)]
+        self._digests = list(dict.fromkeys(map(_digest, keys)))
 
     def __bool__(self) -> bool:
-        return bool(self._keys)
+        return bool(self._digests)
 
     def caller(self, connection: HTTPConnection) -> str:
-        """A name for who asks: the number of its key, or its address. Raises ApiError: 401."""
-        if not self._keys:
+        """A name for who asks: a hash of its key, or its address. Raises ApiError: 401."""
+        if not self._digests:
             return connection.client.host if connection.client else "local"
-        given = _given(connection).encode()
-        found = 0
-        for number, key in enumerate(self._keys, 1):  # all of them, however early one fits
-            found = number if hmac.compare_digest(given, key) else found
+        given = _given(connection)
+        digest, found = _digest(given), False
+        for known in self._digests:  # all of them, however early one fits
+            found |= hmac.compare_digest(digest, known)
         if not found:
             what = "this API key is not known" if given else "an API key is needed: Authorization: Bearer KEY"
             raise ApiError(401, what, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
-        return f"key {found}"
+        return f"key {digest[:NAMED].hex()}"
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.blake2b(key.encode(errors="surrogateescape"), digest_size=32, person=b"cutaway.api.key").digest()
 
 
 def _given(connection: HTTPConnection) -> str:

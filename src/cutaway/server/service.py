@@ -65,6 +65,6 @@ def request_id(connection: HTTPConnection) -> str:
 
 
 def caller(connection: HTTPConnection) -> str:
-    """Who asks: the number of a key, or an address."""
+    """Who asks: a hash of its key, or its address."""
     name: str = connection.scope["cutaway.caller"]
     return name

@@ -61,53 +61,50 @@ class Tapes:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._tapes: dict[str, Tape] = {}
-        self._callers: dict[str, str] = {}
+        self._tapes: dict[tuple[str, str], Tape] = {}  # by caller and id: nobody meets the ids of another
         self._removals: set[asyncio.Task[None]] = set()
 
     def record(self, id: str, caller: str, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The same events, recorded; reading may stop and begin again."""
         if not self.seconds:
             return events
-        while id in self._tapes:  # clients may choose the ids of their requests
+        while (caller, id) in self._tapes:  # clients may choose the ids of their requests
             id += "."
-        tape = self._tapes[id] = Tape(id, events)
-        self._callers[id] = caller
-        return self._watched(tape, 0)
+        tape = self._tapes[caller, id] = Tape(id, events)
+        return self._watched(caller, tape, 0)
 
     def resume(self, last: str, caller: str) -> AsyncIterator[bytes]:
         """What came after the event with the id `last`. Raises ApiError: 404 for a stream that is not there (any more),
         or is another caller's."""
         id, _, number = last.rpartition(":")
-        tape = self._tapes.get(id)
+        tape = self._tapes.get((caller, id))
         at = int(number) + 1 if number.isdecimal() and len(number) < 10 else 0
-        if tape is None or not 0 < at <= len(tape.events) or self._callers.get(id) != caller:
+        if tape is None or not 0 < at <= len(tape.events):
             kept = f"they are kept for {self.seconds:g} s" if self.seconds else "this server keeps none (server.resume)"
             raise ApiError(404, f"no stream goes on after event {last[:100]!r}; {kept}", code="stream_not_found")
-        return self._watched(tape, at)
+        return self._watched(caller, tape, at)
 
-    async def _watched(self, tape: Tape, at: int) -> AsyncIterator[bytes]:
+    async def _watched(self, caller: str, tape: Tape, at: int) -> AsyncIterator[bytes]:
         try:
             async for event in tape.read(at):
                 yield event
         finally:
-            task = asyncio.create_task(self._remove_later(tape))
+            task = asyncio.create_task(self._remove_later(caller, tape))
             self._removals.add(task)
             task.add_done_callback(self._removals.discard)
 
-    async def _remove_later(self, tape: Tape) -> None:
+    async def _remove_later(self, caller: str, tape: Tape) -> None:
         await asyncio.sleep(self.seconds)
         if not tape.readers:
-            await self._remove(tape)
+            await self._remove(caller, tape)
 
-    async def _remove(self, tape: Tape) -> None:
-        self._tapes.pop(tape.id, None)
-        self._callers.pop(tape.id, None)
+    async def _remove(self, caller: str, tape: Tape) -> None:
+        self._tapes.pop((caller, tape.id), None)
         await tape.stop()
 
     async def close(self) -> None:
         """Stop everything."""
         for task in list(self._removals):
             task.cancel()
-        for tape in list(self._tapes.values()):
-            await self._remove(tape)
+        for (caller, _), tape in list(self._tapes.items()):
+            await self._remove(caller, tape)
