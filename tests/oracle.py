@@ -54,7 +54,7 @@ class Oracle:
         ends = self.tokenizer.end_ids
         sampler = Sampler(params, seed=seed, choice=choice, prompt=prompt, end_ids=ends, tokenizer=self.tokenizer)
         room = self.context - len(prompt)
-        stops = StopChecker(params, ends, self.tokenizer.detokenizer(), room=room)
+        stops = StopChecker(params, ends, self.tokenizer.detokenizer(after=prompt), room=room)
         tokens, text = list(prompt), ""
         while True:
             token = sampler.choose(self.logits(tokens)[0]).token

@@ -7,7 +7,8 @@ number depends on all tokens before it; a wrong table, a stale page, a lost toke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -88,6 +89,9 @@ class LetterTokenizer:
     add_bos = False
     end_ids = frozenset({0})
 
+    def encode_part(self, text: str) -> list[int]:
+        return self.encode(text)
+
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
         return [ord(letter) - 96 for letter in text]
 
@@ -103,5 +107,5 @@ class LetterTokenizer:
     def piece(self, token: int) -> str:
         return chr(96 + token) if token else "<end>"
 
-    def detokenizer(self, *, skip_special: bool = True, shown: Sequence[int] = ()) -> LetterDetokenizer:
+    def detokenizer(self, *, skip_special: bool = True, shown: Any = (), after: Any = ()) -> LetterDetokenizer:
         return LetterDetokenizer()

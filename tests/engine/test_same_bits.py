@@ -24,7 +24,7 @@ VOCAB, CONTEXT = 133, 256
 class NumberTokenizer(LetterTokenizer):
     end_ids: frozenset[int] = frozenset()
 
-    def detokenizer(self, *, skip_special: bool = True, shown: Any = ()) -> Any:
+    def detokenizer(self, *, skip_special: bool = True, shown: Any = (), after: Any = ()) -> Any:
         class Numbers:
             def push(self, token: int) -> str:
                 return f" {token}"

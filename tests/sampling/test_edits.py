@@ -20,8 +20,7 @@ NO = -np.inf
 class Words:
     """A tokenizer that knows " word" from "word": ids are 100 and up with a space, and two tokens for what is long."""
 
-    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
-        assert not add_special and not parse_special
+    def encode_part(self, text: str) -> list[int]:
         base = 3 if text.startswith(" ") else 0
         return [base] if len(text.strip()) < 4 else [base, base + 1]
 

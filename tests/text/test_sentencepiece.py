@@ -34,22 +34,15 @@ def test_without_prefix_space(load: Load, sentencepiece_metadata: Make) -> None:
     assert tokenizer.decode(tokenizer.encode(" hello", add_special=False)) == " hello"
 
 
-def test_the_prefix_space_stands_only_at_the_very_start(load: Load, sentencepiece_metadata: Make) -> None:
-    tokenizer = load(sentencepiece_metadata())
-    assert pieces(tokenizer, "he<|im_end|>he", add_special=False, parse_special=True) == [
-        "\u2581he",
-        "<|im_end|>",
-        "he",
-    ]
-
-
-def test_phi3_adds_it_to_every_run(load: Load, sentencepiece_metadata: Make) -> None:
+def test_phi3s_control_tokens_swallow_blanks(load: Load, sentencepiece_metadata: Make) -> None:
     tokenizer = load(sentencepiece_metadata() | {"general.architecture": "phi3"})
     expected = ["\u2581he", "<|im_end|>", "\u2581he"]
     assert pieces(tokenizer, "he<|im_end|>he", add_special=False, parse_special=True) == expected
     # The blanks behind a control token belong to it, except behind these.
     assert pieces(tokenizer, "he<|im_end|> \n he", add_special=False, parse_special=True) == expected
     assert pieces(tokenizer, "<s>\n", add_special=False, parse_special=True) == ["<s>", "\u2581", "\n"]
+    other = load(sentencepiece_metadata())
+    assert pieces(other, "<|im_end|> he", add_special=False, parse_special=True) == ["<|im_end|>", "\u2581", "\u2581he"]
 
 
 def test_pieces_cover_the_text_without_the_prefix(load: Load, sentencepiece_metadata: Make) -> None:

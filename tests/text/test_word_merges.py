@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cutaway.errors import TokenizerError
 from cutaway.formats import open_model
 from cutaway.text import Tokenizer, encoder, load_tokenizer
+from cutaway.text.encoder import Place
 from text.packed import Packed
 
 Make = Callable[..., dict[str, Any]]
@@ -51,7 +52,7 @@ def test_real_models(name: str, request: pytest.FixtureRequest) -> None:
         @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
         def same(text: str) -> None:
             quick._encoder._left = 1 << 14
-            assert quick._encoder.ids(text, first=True) == built._encoder.ids(text, first=True)
+            assert quick._encoder.ids(text, Place.START) == built._encoder.ids(text, Place.START)
 
         assert quick.encode("Name three colours.") == built.encode("Name three colours.")
         assert not is_built(quick)

@@ -47,7 +47,8 @@ class Door:
             ends, names = self.tokenizer.end_ids, self.tokenizer
             sampler = Sampler(params, seed=seed, choice=choice, prompt=tokens, end_ids=ends, tokenizer=names)
             room = self.context - len(tokens)
-            detokenizer = self.tokenizer.detokenizer(shown=params.visible_tokens)
+            before = tokens if params.constraint is None else None  # what a constraint asks for is shown whole
+            detokenizer = self.tokenizer.detokenizer(shown=params.visible_tokens, after=before)
             stops = StopChecker(params, ends, detokenizer, room=room)
             request = Request(work, params, sampler, stops, choice=choice, seed=seed, events=events)
             request.warnings.extend(warnings)

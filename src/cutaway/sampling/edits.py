@@ -31,7 +31,7 @@ class Encoder(Protocol):
 
     def token_bytes(self, id: int) -> bytes: ...
 
-    def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
+    def encode_part(self, text: str) -> list[int]: ...
 
 
 def edits(
@@ -110,7 +110,7 @@ def bad_sequences(words: Sequence[str | Sequence[int]], tokenizer: Encoder | Non
             raise ParameterError(f"bad_words holds the text {word!r}; without a tokenizer it must hold token ids")
         bare = word.lstrip(" ") or word
         for text in (bare, " " + bare):
-            found[tuple(tokenizer.encode(text, add_special=False))] = None
+            found[tuple(tokenizer.encode_part(text))] = None
     return [sequence for sequence in found if sequence]
 
 

@@ -204,12 +204,12 @@ class _Spelled:
         self.special_token_ids = [id for id in range(len(vocabulary)) if vocabulary.kind(id) == "control"]
         self.eos_token_id = min(tokenizer.end_ids)
         self.bos_token_id = tokenizer.bos_id
-        self._encode = WeakMethod(tokenizer.encode)  # what is cached for a tokenizer must not keep it alive
+        self._encode = WeakMethod(tokenizer.encode_part)  # what is cached for a tokenizer must not keep it alive
 
     def __call__(self, text: bytes | str) -> list[int]:
         encode = self._encode()
         plain = text if isinstance(text, str) else text.decode("utf-8", "replace")
-        return encode(plain, add_special=False) if encode is not None else []
+        return encode(plain) if encode is not None else []
 
 
 _vocabularies: WeakKeyDictionary[Tokenizer, _Vocabulary] = WeakKeyDictionary()

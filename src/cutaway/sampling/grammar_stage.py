@@ -40,9 +40,9 @@ class FormStage:
         if params.reasoning is not None:
             self._state = "inside" if params.reasoning_open else "before"
             self._start, self._end = params.reasoning.start.encode(), params.reasoning.end.encode()
-            opening = tokenizer.encode(params.reasoning.start, add_special=False, parse_special=True)
+            opening = tokenizer.encode_part(params.reasoning.start, parse_special=True)
             self._opening = opening[0] if len(opening) == 1 else None
-            self._closing = tokenizer.encode(params.reasoning.end, add_special=False, parse_special=True)
+            self._closing = tokenizer.encode_part(params.reasoning.end, parse_special=True)
             self._forced = 0  # tokens of the closing marker that were forced
 
     @property

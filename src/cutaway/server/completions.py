@@ -124,7 +124,8 @@ class CompletionTeller:
     def _writer(self, choice: int) -> CompletionLogprobs:
         if choice not in self._writers:
             offset = 0 if self._prompt_told or not self._echo else len(self._prompt_text(choice))
-            self._writers[choice] = CompletionLogprobs(self._tokenizer, offset)
+            after = () if self._prompt_told else self._prompt_ids(choice)
+            self._writers[choice] = CompletionLogprobs(self._tokenizer, offset, after)
         return self._writers[choice]
 
     @property

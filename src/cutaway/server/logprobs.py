@@ -25,12 +25,12 @@ def _named(token: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:
 
 class CompletionLogprobs:
     """As in completions: four lists. Text offsets go on from one call to the next, so that a stream's pieces joined
-    equal the whole. offset: where the text begins."""
+    equal the whole. offset: where the text begins; after: the tokens before it, as `Tokenizer.detokenizer` has them."""
 
-    def __init__(self, tokenizer: Tokenizer, offset: int = 0) -> None:
+    def __init__(self, tokenizer: Tokenizer, offset: int = 0, after: Sequence[int] | None = ()) -> None:
         self._tokenizer = tokenizer
         self._offset = offset
-        self._detokenizer = tokenizer.detokenizer()
+        self._detokenizer = tokenizer.detokenizer(after=after)
 
     def lists(self, entries: Iterable[tuple[int, TokenLogprob | None]]) -> dict[str, Any]:
         """tokens and what is known of each; None for a prompt's first token, of which nothing is."""

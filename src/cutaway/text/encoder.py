@@ -6,9 +6,22 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from cutaway.errors import TokenizerError
+
+
+class Place(IntEnum):
+    """Where a text to encode stands, which decides whether SentencePiece's prefix space is put before it.
+
+    START: at the very start of a whole text. MARKER: right behind a control token. INSIDE: behind other text, where
+    nothing is ever put in between.
+    """
+
+    START = 0
+    MARKER = 1
+    INSIDE = 2
 
 
 class Span(NamedTuple):
@@ -27,27 +40,26 @@ class Encoder:
     """Encodes plain text, built when first needed (building is what costs, and a file's other facts do not need it).
 
     Args:
-        build: makes two `tokenizers.Tokenizer` that share one model: for text at the very start, and for text after a
-            marker (some add a prefix space only at the start).
-        prefixes: what is put before text at the very start, and before text after a marker.
+        build: makes a `tokenizers.Tokenizer` for each `Place`; they share one model.
+        prefix: what is put before a text at the start and behind a marker.
         quick: the same ids for a short text without building; None where it cannot say. It may forget its text.
     """
 
     def __init__(
         self,
-        build: Callable[[], tuple[Any, Any]],
+        build: Callable[[], tuple[Any, Any, Any]],
         *,
-        prefixes: tuple[str, str] = ("", ""),
+        prefix: str = "",
         quick: Callable[[str], list[int] | None] | None = None,
     ) -> None:
-        self._prefixes = prefixes
-        self._build: Callable[[], tuple[Any, Any]] | None = build
+        self._prefixes = prefix, prefix, ""
+        self._build: Callable[[], tuple[Any, Any, Any]] | None = build
         self._lock = threading.Lock()
-        self._built: tuple[Any, Any] | None = None
+        self._built: tuple[Any, Any, Any] | None = None
         self._quick = quick
         self._left = QUICK
 
-    def prepare(self) -> tuple[Any, Any]:
+    def prepare(self) -> tuple[Any, Any, Any]:
         """Build now (once, from whichever thread comes first)."""
         with self._lock:
             if self._built is None:
@@ -57,26 +69,25 @@ class Encoder:
                 self._build = self._quick = None  # with all that they were made from
             return self._built
 
-    def ids(self, text: str, *, first: bool) -> list[int]:
-        """Ids of `text`; `first`: it stands at the very start."""
+    def ids(self, text: str, place: Place) -> list[int]:
+        """Ids of `text`."""
         quick = self._quick
         if quick is not None and isinstance(text, str) and len(text) <= self._left:
             self._left -= len(text)
             if (ids := quick(text)) is not None:
                 return ids
-        return list(self._encoding(text, first).ids)
+        return list(self._encoding(text, place).ids)
 
-    def spans(self, text: str, *, first: bool) -> list[Span]:
+    def spans(self, text: str, place: Place) -> list[Span]:
         """As `ids`, with the characters each id came from."""
-        encoding = self._encoding(text, first)
-        shift = len(self._prefixes[0 if first else 1])
+        encoding = self._encoding(text, place)
+        shift = len(self._prefixes[place])
         return [
             Span(id, max(start - shift, 0), max(end - shift, 0))
             for id, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)
         ]
 
-    def _encoding(self, text: str, first: bool) -> Any:
-        place = 0 if first else 1
+    def _encoding(self, text: str, place: Place) -> Any:
         library = (self._built or self.prepare())[place]
         try:
             return library.encode(self._prefixes[place] + text, add_special_tokens=False)

@@ -30,9 +30,8 @@ from cutaway.text.vocabulary import (
 from cutaway.text.word_merges import WordMerges
 
 _PREFIX = "tokenizer.ggml."
-# Architectures whose SentencePiece adds its prefix space in front of every run of text, not only the first.
-_SPACE_EVERYWHERE = frozenset({"phi3"})
-# Phi-3's control tokens swallow the blanks behind them, except for these (its tokenizer.json says so).
+# Architectures whose control tokens swallow the blanks behind them, except for these (Phi-3's tokenizer.json says so).
+_SWALLOWS_BLANKS = frozenset({"phi3"})
 _KEEPS_BLANKS = frozenset({"<unk>", "<s>", "<|endoftext|>"})
 # Architectures whose pieces rank by their place in the file: the scores do not say.
 _RANK_BY_PLACE = frozenset({"gemma", "gemma2", "gemma3", "gemma3n"})
@@ -80,7 +79,7 @@ def _byte_level(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> Tokenize
     return Tokenizer(vocabulary, encoder, _markers(vocabulary), _special_ids(metadata, vocabulary, kind.add_bos))
 
 
-def _build_byte_level(vocabulary: Vocabulary, merges: list[str], kind: PreTokenizer) -> tuple[Any, Any]:
+def _build_byte_level(vocabulary: Vocabulary, merges: list[str], kind: PreTokenizer) -> tuple[Any, Any, Any]:
     from tokenizers import Tokenizer as Library
     from tokenizers import models, normalizers
 
@@ -94,7 +93,7 @@ def _build_byte_level(vocabulary: Vocabulary, merges: list[str], kind: PreTokeni
         library.normalizer = normalizers.NFC()
     library.pre_tokenizer = kind.build()
     library.add_tokens(_text_tokens(vocabulary))
-    return library, library
+    return library, library, library
 
 
 def _byte_level_ids(vocabulary: Vocabulary) -> dict[str, int]:
@@ -115,7 +114,6 @@ def _sentencepiece(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabula
     architecture = metadata.get("general.architecture")
     gemma = metadata[_PREFIX + "model"] == "gemma4"
     prefix = bool(metadata.get(_PREFIX + "add_space_prefix", not gemma))
-    everywhere = prefix and architecture in _SPACE_EVERYWHERE
     if gemma or architecture in _RANK_BY_PLACE:
         scores: Any = -np.arange(len(vocabulary), dtype=np.float64)
     else:
@@ -127,7 +125,7 @@ def _sentencepiece(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabula
         )
     special = _special_ids(metadata, vocabulary, not gemma)
 
-    def build() -> tuple[Any, Any]:
+    def build() -> tuple[Any, Any, Any]:
         spellings = respelled(vocabulary)
         if merges is None:
             pairs = _pairs(path, vocabulary, spellings, np.asarray(scores, np.float64))
@@ -135,8 +133,8 @@ def _sentencepiece(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabula
             pairs = _split(list(merges))
         return _build_sentencepiece(vocabulary, spellings, pairs, special.unk)
 
-    markers = _markers(vocabulary, rstrip=everywhere)
-    encoder = Encoder(build, prefixes=(" " * prefix, " " * everywhere))
+    markers = _markers(vocabulary, rstrip=prefix and architecture in _SWALLOWS_BLANKS)
+    encoder = Encoder(build, prefix=" " * prefix)  # at the start and behind each control token, as llama.cpp has it
     return Tokenizer(vocabulary, encoder, markers, special, strip_space=prefix)
 
 
@@ -164,7 +162,7 @@ def _pairs(
 
 def _build_sentencepiece(
     vocabulary: Vocabulary, spellings: list[str], pairs: list[Any], unk: int | None
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any, Any]:
     from tokenizers import Tokenizer as Library
     from tokenizers import models, normalizers
 
@@ -178,7 +176,7 @@ def _build_sentencepiece(
     library = Library(model)
     library.normalizer = normalizers.Replace(" ", SPACE)
     library.add_tokens(_text_tokens(vocabulary))
-    return library, library
+    return library, library, library
 
 
 def _text_tokens(vocabulary: Vocabulary) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cutaway.errors import TokenizerError
 from cutaway.text.detokenizer import Detokenizer
-from cutaway.text.encoder import Encoder, Span, not_text
+from cutaway.text.encoder import Encoder, Place, Span, not_text
 from cutaway.text.markers import Markers
 from cutaway.text.vocabulary import CONTROL, UNKNOWN, Vocabulary, byte_alphabet
 
@@ -67,7 +67,7 @@ class Tokenizer:
         encoder: encodes plain text.
         markers: what counts as a marker where markers count.
         special: ids with a role.
-        strip_space: decoding drops the first space (SentencePiece's prefix).
+        strip_space: decoding a whole text drops its first space (SentencePiece's prefix).
     """
 
     def __init__(
@@ -110,15 +110,27 @@ class Tokenizer:
         """
         return self.encode_segments([Segment(text, parse_special)], add_special=add_special)
 
+    def encode_part(self, text: str, *, parse_special: bool = False) -> list[int]:
+        """Ids of a text that stands behind other text: no prefix space is put before it, and no special token added.
+
+        Raises:
+            TokenizerError: not text.
+        """
+        return self._segment_ids([Segment(text, parse_special)], Place.INSIDE)
+
     def encode_segments(self, segments: Iterable[Segment], *, add_special: bool = False) -> list[int]:
         """Ids of a rendered template. The template writes its own beginning token, so by default none is added."""
-        ids: list[int] = []
-        for text, marker, at_start in self._parts(segments):
-            ids.extend(self._text_ids(text, first=at_start) if marker is None else (marker,))
+        ids = self._segment_ids(segments, Place.START)
         if not add_special:
             return ids
         lead, tail = self._missing(ids)
         return [*lead, *ids, *tail]
+
+    def _segment_ids(self, segments: Iterable[Segment], place: Place) -> list[int]:
+        ids: list[int] = []
+        for text, marker, there in self._parts(segments, place):
+            ids.extend(self._text_ids(text, there) if marker is None else (marker,))
+        return ids
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
         """The whole text of these ids; bytes that are no UTF-8 become U+FFFD.
@@ -130,13 +142,21 @@ class Tokenizer:
         text = b"".join([read(int(token)) for token in ids]).decode("utf-8", "replace")
         return text.removeprefix(" ") if self._strip_space else text
 
-    def detokenizer(self, *, skip_special: bool = True, shown: Collection[int] = ()) -> Detokenizer:
-        """For one stream of tokens. shown: control tokens whose names are text all the same."""
-        read = self.token_bytes if skip_special else self.vocabulary.spelled_bytes
+    def detokenizer(
+        self, *, skip_special: bool = True, shown: Collection[int] = (), after: Sequence[int] | None = ()
+    ) -> Detokenizer:
+        """For one stream of tokens.
+
+        Args:
+            shown: control tokens whose names are text all the same.
+            after: the tokens that the stream continues. Only behind tokens without text does a whole text start, whose
+                first space is the prefix and dropped. None: keep it in any case.
+        """
+        strip = self._strip_space and after is not None and not any(map(self.token_bytes, after))
         if skip_special and shown:
             ids = frozenset(shown)
-            return Detokenizer(lambda id: self._shown_bytes(id, ids), strip_space=self._strip_space)
-        return Detokenizer(read, strip_space=self._strip_space)
+            return Detokenizer(lambda id: self._shown_bytes(id, ids), strip_space=strip)
+        return Detokenizer(self.token_bytes if skip_special else self.vocabulary.spelled_bytes, strip_space=strip)
 
     def _shown_bytes(self, id: int, shown: frozenset[int]) -> bytes:
         return self.vocabulary.spelled_bytes(id) if id in shown else self.token_bytes(id)
@@ -161,9 +181,9 @@ class Tokenizer:
         """The text token by token, with the characters each came from. Ids are those of `encode`."""
         spans: list[Span] = []
         offset = 0
-        for part, marker, at_start in self._parts([Segment(text, parse_special)]):
+        for part, marker, place in self._parts([Segment(text, parse_special)], Place.START):
             if marker is None:
-                spans.extend(Span(i, s + offset, e + offset) for i, s, e in self._text_spans(part, first=at_start))
+                spans.extend(Span(i, s + offset, e + offset) for i, s, e in self._text_spans(part, place))
             else:
                 spans.append(Span(marker, offset, offset + len(part)))
             offset += len(part)
@@ -180,41 +200,40 @@ class Tokenizer:
         tail = [eos] if self.add_eos and eos is not None and list(ids[-1:]) != [eos] else []
         return lead, tail
 
-    def _parts(self, segments: Iterable[Segment]) -> Iterator[tuple[str, int | None, bool]]:
-        """The segments cut at their markers: (text, the marker's id or None, whether it stands at the very start)."""
-        at_start = True
+    def _parts(self, segments: Iterable[Segment], place: Place) -> Iterator[tuple[str, int | None, Place]]:
+        """The segments cut at their markers: (text, the marker's id or None, where it stands); the first at `place`."""
         for segment in segments:
             end = 0
             if not isinstance(segment.text, str):
                 raise not_text(segment.text)
             for match in self.markers.find(segment.text) if segment.special else ():
                 if match.start > end:
-                    yield segment.text[end : match.start], None, at_start
-                yield segment.text[match.start : match.end], match.id, at_start
-                at_start, end = False, match.end
+                    yield segment.text[end : match.start], None, place
+                yield segment.text[match.start : match.end], match.id, place
+                place, end = Place.MARKER, match.end
             if rest := segment.text[end:]:
-                yield rest, None, at_start
-                at_start = False
+                yield rest, None, place
+                place = Place.INSIDE
 
-    def _text_ids(self, text: str, *, first: bool) -> list[int]:
-        ids = self._encoder.ids(text, first=first)
+    def _text_ids(self, text: str, place: Place) -> list[int]:
+        ids = self._encoder.ids(text, place)
         self._warn_of_loss(text, ids)
         if self._control_ids.isdisjoint(ids):
             return ids
-        return [span.id for span in self._broken_spans(text, first=first)]
+        return [span.id for span in self._broken_spans(text, place)]
 
-    def _text_spans(self, text: str, *, first: bool) -> list[Span]:
-        spans = self._encoder.spans(text, first=first)
+    def _text_spans(self, text: str, place: Place) -> list[Span]:
+        spans = self._encoder.spans(text, place)
         if not self._control_ids.isdisjoint(span.id for span in spans):
-            spans = self._broken_spans(text, first=first)
+            spans = self._broken_spans(text, place)
         return _covering(spans, len(text))
 
-    def _broken_spans(self, text: str, *, first: bool) -> list[Span]:
+    def _broken_spans(self, text: str, place: Place) -> list[Span]:
         """For the vocabularies whose merges lead to a control token: encoded in parts, cut inside every look-alike."""
         spans: list[Span] = []
         cuts = [0, *(start + 1 for start in self.markers.lookalikes(text)), len(text)]
         for start, end in pairwise(cuts):
-            part = self._encoder.spans(text[start:end], first=first and start == 0)
+            part = self._encoder.spans(text[start:end], place if start == 0 else Place.INSIDE)
             spans.extend(Span(i, s + start, e + start) for i, s, e in part)
         if not self._control_ids.isdisjoint(span.id for span in spans):
             raise TokenizerError("this tokenizer reads a control token out of plain text that does not name it")

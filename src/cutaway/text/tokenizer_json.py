@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def tokenizer_from_json(folder: Path) -> Tokenizer:
         # The library numbers added tokens itself, unless the model knows them.
         model["vocab"].update((entry["content"], entry["id"]) for entry in kept)
         text = json.dumps(content, ensure_ascii=False)
-    encoder = Encoder(lambda: _build(text, kept))
+    encoder = Encoder(lambda: _build(text, kept, content))
     return Tokenizer(vocabulary, encoder, _markers(added), special, strip_space=_strips_space(content))
 
 
@@ -89,10 +89,14 @@ def _scheme(content: Mapping[str, Any]) -> Any:
 
 def _strips_space(content: Mapping[str, Any]) -> bool:
     return any(
-        part.get("type") == "Strip"
-        or (part.get("type") == "Metaspace" and part.get("prepend_scheme", "always") != "never")
+        part.get("type") == "Strip" or (part.get("type") == "Metaspace" and _prepends(part) != "never")
         for part in _parts(content, "decoder")
     )
+
+
+def _prepends(metaspace: Mapping[str, Any]) -> str:
+    """Where a Metaspace puts its prefix space: "first", "always" or "never"; old files have a flag instead."""
+    return str(metaspace.get("prepend_scheme", "always" if metaspace.get("add_prefix_space", True) else "never"))
 
 
 def _vocabulary(model: Mapping[str, Any], added: list[dict[str, Any]], scheme: Any) -> Vocabulary:
@@ -133,9 +137,9 @@ def _markers(added: list[dict[str, Any]]) -> Markers:
     )
 
 
-def _build(text: str, kept: list[dict[str, Any]]) -> tuple[Any, Any]:
+def _build(text: str, kept: list[dict[str, Any]], content: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """The library's tokenizer over the file's model and steps, with only those added tokens that are text."""
-    from tokenizers import AddedToken, pre_tokenizers
+    from tokenizers import AddedToken
     from tokenizers import Tokenizer as Library
 
     try:
@@ -143,23 +147,46 @@ def _build(text: str, kept: list[dict[str, Any]]) -> tuple[Any, Any]:
     except Exception as error:  # the library raises its bare Exception
         raise TokenizerError(f"tokenizer.json cannot be used: {error}") from error
 
-    def library() -> Any:
+    def library(steps: Any) -> Any:
         made = Library(whole.model)
-        if whole.normalizer is not None:
-            made.normalizer = whole.normalizer
-        if whole.pre_tokenizer is not None:
-            made.pre_tokenizer = whole.pre_tokenizer
+        if steps.normalizer is not None:
+            made.normalizer = steps.normalizer
+        if steps.pre_tokenizer is not None:
+            made.pre_tokenizer = steps.pre_tokenizer
         flags = ("single_word", "lstrip", "rstrip", "normalized")
         made.add_tokens(
             [AddedToken(entry["content"], **{f: bool(entry.get(f)) for f in flags}, special=False) for entry in kept]
         )
         return made
 
-    first, rest = library(), library()
-    step = whole.pre_tokenizer
-    if isinstance(step, pre_tokenizers.Metaspace) and step.prepend_scheme == "first":
-        rest.pre_tokenizer = pre_tokenizers.Metaspace(step.replacement, prepend_scheme="never", split=step.split)
-    return first, rest
+    marker, inside = (_steps(content, changed) for changed in (_not_first, _no_prefix))
+    return library(whole), library(marker), library(inside)
+
+
+def _steps(content: Mapping[str, Any], changed: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
+    """The library's normalizer and pre-tokenizer of a file, each step as `changed` gives it back (None: without it)."""
+    from tokenizers import Tokenizer as Library
+
+    parts: dict[str, Any] = {"model": {"type": "BPE", "vocab": {}, "merges": []}}
+    for name, kinds in (("normalizer", "normalizers"), ("pre_tokenizer", "pretokenizers")):
+        found = [part for step in _parts(content, name) if (part := changed(step)) is not None]
+        parts[name] = {"type": "Sequence", kinds: found} if found else None
+    return Library.from_str(json.dumps(parts))
+
+
+def _not_first(step: dict[str, Any]) -> dict[str, Any] | None:
+    """Behind a marker: a prefix space that stands only at the very start goes."""
+    return step | {"prepend_scheme": "never"} if step.get("prepend_scheme") == "first" else step
+
+
+def _no_prefix(step: dict[str, Any]) -> dict[str, Any] | None:
+    """Inside a text: no prefix space."""
+    kind = step.get("type")
+    if kind == "Prepend":
+        return None
+    if kind == "Metaspace":
+        return {key: value for key, value in step.items() if key != "add_prefix_space"} | {"prepend_scheme": "never"}
+    return step | {"add_prefix_space": False} if "add_prefix_space" in step else step
 
 
 def _template_ids(content: Mapping[str, Any]) -> tuple[list[str], list[str]]:
