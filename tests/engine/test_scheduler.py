@@ -90,7 +90,7 @@ def test_a_step_never_spends_less_on_tokens_than_on_reading_the_weights() -> Non
     s = scheduler(limits=Limits(max_requests=4, max_tokens=512, max_rows=8), cost=CostModel(400_000, 10_000, 0.0))
     s.add(work(1, 100))
     s.add(work(2, 100))
-    assert sum(c.count for c in s.plan().chunks) == 40
+    assert sum(c.count for c in s.plan().chunks) == 82  # for each prompt what a token takes alone: 410 ms
 
 
 SLOW = CostModel(20_000, 1_000, 0.0)
@@ -110,20 +110,19 @@ def test_a_short_prompt_beside_a_long_one_is_read_at_once_in_a_short_step() -> N
     settle(s, plan)
     s.add(work(2, 20))
     plan = s.plan()
-    assert shape(plan) == [(1, 105, 10, 0), (2, 0, 20, 1)] and predicted(plan) == STEPS.step_us
+    assert shape(plan) == [(1, 105, 22, 0), (2, 0, 20, 1)]  # 42 ms for two prompts: 21 ms is a token alone
     settle(s, plan)
     plan = s.plan()  # its answer beside the long prompt: nobody waits for a first token but the long one itself
-    assert shape(plan) == [(1, 115, 104, 0), (2, 20, 1, 1)] and predicted(plan) == STEPS.long_us
+    assert shape(plan) == [(1, 127, 104, 0), (2, 20, 1, 1)] and predicted(plan) == STEPS.long_us
 
 
 def test_a_long_prompt_goes_on_however_many_newcomers_there_are() -> None:
     s = scheduler(65_536, STEPS, SLOW)
     long = work(0, 400)
     s.add(long)
-    for step in range(1, 60):
+    for step in range(1, 40):
         s.add(work(step, 60))  # each would fill a step
         plan = s.plan()
-        assert plan.chunks[0].work is long and plan.chunks[0].count >= 7  # a quarter of (50 - 20) ms
         settle(s, plan)
         if len(long.tokens) > long.prompt:
             break
@@ -131,6 +130,42 @@ def test_a_long_prompt_goes_on_however_many_newcomers_there_are() -> None:
             if chunk.work is not long and len(chunk.work.tokens) > chunk.work.prompt:
                 s.remove(chunk.work)
     assert len(long.tokens) > long.prompt, "the long prompt starves"
+
+
+def test_half_of_a_step_goes_to_the_prompt_whose_turn_it_is_and_the_rest_to_the_shortest() -> None:
+    s = scheduler(4096, STEPS, SLOW)
+    first = work(1, 300, base=10_000)
+    s.add(first)
+    settle(s, s.plan())
+    for i in range(2, 5):
+        s.add(work(i, 250, base=10_000))
+    assert shape(s.plan()) == [(1, 105, 105, 0)]  # turn 300, the others' 105 + 250; least due as well
+    s = scheduler(4096, STEPS, SLOW)
+    s.add(work(1, 200, base=10_000))
+    settle(s, s.plan())
+    for i in range(2, 9):
+        s.add(work(i, 160, base=10_000))
+    s.add(work(9, 99, base=10_000))
+    counts = {c.work.id: c.count for c in s.plan().chunks}
+    assert counts == {1: 95, 9: 94}, "9 x 21 ms: half for the first, the rest for the shortest"
+
+
+def test_beside_many_answers_a_prompt_has_what_a_token_takes_alone() -> None:
+    s = scheduler(4096, STEPS, SLOW)
+    for i in range(1, 16):
+        s.add(work(i, 1, base=10_000))
+    while any(w.reads for w in s.running) or s.waiting:
+        settle(s, s.plan())
+    s.add(work(16, 500, base=10_000))
+    plan = s.plan()
+    assert len(plan.chunks) == 16 and plan.chunks[-1].count == 90  # what 125 ms leave is more
+    crowded = scheduler(4096, Limits(16, 512, 64, step_us=10_000, long_us=30_000), SLOW)
+    for i in range(1, 16):
+        crowded.add(work(i, 1, base=10_000))
+    while any(w.reads for w in crowded.running) or crowded.waiting:
+        settle(crowded, crowded.plan())
+    crowded.add(work(16, 500, base=10_000))
+    assert crowded.plan().chunks[-1].count == 21
 
 
 def test_equal_prompts_are_read_one_after_another() -> None:

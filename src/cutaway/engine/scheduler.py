@@ -2,10 +2,12 @@
 
 A request is due `total - computed` tokens: its prompt at first, one token a step later (and what was drafted to follow
 it, which may turn out wrong), everything again after it was preempted. Each step has a budget of predicted
-microseconds, tokens and rows. The smallest due is served first (running answers, thus, before prompts, and short
-prompts before long ones: shortest remaining work first gives the least mean wait), but a quarter of the step is kept
-for the oldest that still reads: everybody is the oldest in the end, and nobody starves. Where a prompt is read to its
-end, the step is not stretched for the others: who waits for a first token waits for no more than it must.
+microseconds, tokens and rows. Every answer has its token in every step. Prompts have the time that answers leave, but
+no less than an even share between all: for each prompt the time that a token of an answer takes alone, so that company
+slows a prompt down no more than an answer. Half of it goes to the prompt whose turn it is, in the order in which an
+even share would finish them (even_share.py): so none waits longer than about twice what it would by an even share. The
+rest goes to the shortest first, which gives the least mean wait. Where a prompt is read to its end, the step is not
+stretched for the others: who waits for a first token waits for no more than it must.
 
 Pages go to the oldest first. When there are none left, the youngest running request gives all of its pages back and
 is computed anew later: the same bits, as any other schedule.
@@ -20,6 +22,7 @@ from operator import ge
 
 from cutaway.cache import PageTables
 from cutaway.engine.cost import CostModel, pairs
+from cutaway.engine.even_share import EvenShare
 from cutaway.engine.work import Chunk, Plan, Work
 
 
@@ -27,7 +30,7 @@ from cutaway.engine.work import Chunk, Plan, Work
 class Limits:
     """Of one step: requests, tokens and rows at most, and its predicted time: step_us when a prompt is read to its end,
     long_us otherwise (the weights are read once a step, so long ones read faster). A newcomer waits for the rest of a
-    long one, and then for one of its own.
+    long one, and then for one of its own. Beside many answers prompts make a step longer.
     """
 
     max_requests: int = 16
@@ -49,6 +52,7 @@ class Scheduler:
         self.limits = limits
         self.waiting: deque[Work] = deque()
         self.running: list[Work] = []  # oldest first
+        self._even = EvenShare(4 * limits.max_requests)
 
     def add(self, work: Work) -> None:
         self.waiting.append(work)
@@ -57,6 +61,7 @@ class Scheduler:
         """The request has ended, whatever the reason: its pages go back."""
         if work in self.running:
             self.running.remove(work)
+            self._even.leave(work.turn)
             self.pages.close(work.id, work.tokens)
         else:
             self.waiting.remove(work)
@@ -69,6 +74,7 @@ class Scheduler:
             for work in drafting:
                 work.drafts = []
         chunks, preempted = self._place(self._grants())
+        self._even.spend(sum(chunk.count for chunk in chunks if chunk.work.reads))
         return Plan(chunks, admitted, preempted)
 
     def advance(self, chunk: Chunk, accepted: int = 0) -> None:
@@ -94,6 +100,7 @@ class Scheduler:
                 break
             self.waiting.remove(work)
             self.running.append(work)
+            work.turn = self._even.enter(work.due)
             admitted.append(work)
         return tuple(admitted)
 
@@ -119,32 +126,42 @@ class Scheduler:
         return all(map(ge, self.pages.available, map(sum, zip(*needs, strict=True))))
 
     def _grants(self) -> dict[int, int]:
-        """Tokens that running requests may compute, the smallest due first; none where the step has nothing left for a
-        prompt, for a token by itself costs more than it would in a chunk."""
+        """Tokens that running requests may compute: answers first, then prompts in their turn; none where the step has
+        nothing left for a prompt, for a token by itself costs more than it would in a chunk."""
         if all(work.answers_one for work in self.running):
+            self._even.clear()
             return {work.id: 1 for work in self.running}  # as what follows would come to
         tokens, rows = self.limits.max_tokens, self.limits.max_rows
         quick, time = self._times()
-        oldest = next((work for work in self.running if work.due > 1 or len(work.tokens) == work.prompt), None)
-        kept = quick // 4  # of the time, for the oldest that still reads
+        whole = self.cost.base + time
         grants: dict[int, int] = {}
-        for rank, work in enumerate(sorted(self.running, key=lambda work: work.due)):
+        prompts = 0  # microseconds that an even share gives them
+        head = min((work for work in self.running if work.reads), key=lambda work: work.turn, default=None)
+        kept = 0  # of the time, for the prompt whose turn it is
+        for rank, work in enumerate(sorted(self.running, key=lambda work: (work.reads, work.due))):
             sharers = len(self.running) - rank
-            if work is oldest:
-                share, kept = max(time, kept), 0
-            else:
-                share = time - kept
+            if work.reads and not prompts:
+                prompts = self._share(whole - time)
+                quick, time = max(quick, prompts), max(time, prompts)
+                kept = quick // 2
+            share, kept = (max(time, kept), 0) if work is head else (time - kept, kept)
             most = min(work.due, tokens - (sharers - 1), self.cost.affordable(share, work.computed))
             silent = max(0, work.rows_from - work.computed)  # tokens before the first whose row is wanted
-            least = work is oldest or len(work.tokens) > work.prompt  # whoever answers goes on
+            least = work is head or not work.reads  # whoever answers goes on
             count = grants[work.id] = max(int(least), min(most, silent + rows - (sharers - 1)))
             tokens -= count
             rows -= max(0, count - silent)
             spent = self.cost.predict(count, pairs(work.computed, count)) - self.cost.base
             quick, time = quick - spent, time - spent
-            if 1 < count == work.due:  # its first token comes of this step
+            if work.reads and 1 < count == work.due:  # its first token comes of this step
                 time = min(time, quick)
         return grants
+
+    def _share(self, others: int) -> int:
+        """Microseconds that an even share gives the prompts: each what a token of an answer takes alone; but no more
+        than the others of the step, or twice long_us. others: microseconds of the step without the prompts."""
+        even = max(1, self._even.prompts) * self.cost.predict(1, 1)
+        return min(even, max(others, 2 * self.limits.long_us))
 
     def _times(self) -> tuple[int, int]:
         """Microseconds for tokens, in a step that reads a prompt to its end and in another. No less than reading the
@@ -175,6 +192,7 @@ class Scheduler:
     def _preempt(self) -> Work:
         """Take the youngest running request's pages; it waits at the head of the line."""
         work = self.running.pop()
+        self._even.leave(work.turn)
         self.pages.close(work.id, work.tokens)
         work.computed, work.drafts = 0, []
         self.waiting.appendleft(work)

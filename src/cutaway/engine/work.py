@@ -15,6 +15,7 @@ class Work:
     tokens: prompt and answer so far; drafts: what perhaps follows. Logits are wanted at every position from `rows_from`
     on.
     key: what its keys and values depend on beside the tokens; prefixes are shared only within.
+    turn: prompts are read in this order.
     """
 
     id: int
@@ -22,6 +23,7 @@ class Work:
     rows_from: int
     key: Hashable = None
     computed: int = 0
+    turn: int = 0
     prompt: int = field(init=False)
     drafts: list[int] = field(default_factory=list)
 
@@ -31,6 +33,11 @@ class Work:
     @property
     def due(self) -> int:
         return len(self.tokens) + len(self.drafts) - self.computed
+
+    @property
+    def reads(self) -> bool:
+        """Whether it is still due its prompt, or, after it was preempted, more than its last token."""
+        return len(self.tokens) == self.prompt or len(self.tokens) - self.computed > 1
 
     @property
     def answers_one(self) -> bool:
