@@ -12,18 +12,15 @@ import pytest
 
 from cutaway.config import LimitsConfig
 from cutaway.sampling import SamplingParams
-from cutaway.server import fields as routes
-from cutaway.server.app import ROUTES as SERVED
-from cutaway.server.fields import Chat, Choosing, Completion, CountTokens, Messages, Responses
-from cutaway.server.messages import IGNORED as MESSAGES_IGNORED
+from cutaway.server.fields import Chat, Choosing, Completion, Messages, Responses
 from cutaway.server.parameters import OURS, sampling_params
 from cutaway.server.reading import ONLY, WITHOUT_EFFECT, read_fields
-from cutaway.server.responses import IGNORED as RESPONSES_IGNORED
+from cutaway.server.routes import ROUTES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [DOCS / "api.md", DOCS / "api.zh-CN.md"]
-ROUTES = (Chat, Completion, Responses, Messages, CountTokens, routes.Tokenize, routes.Detokenize, routes.ApplyTemplate)
-FIELDS = {name for route in ROUTES for name in route.model_fields}
+SCHEMAS = [route.schema for route in ROUTES if route.schema is not None]
+FIELDS = {name for schema in SCHEMAS for name in schema.model_fields}
 GENERATING = (Chat, Completion, Responses, Messages)
 BARE: dict[type[Choosing], dict[str, Any]] = {
     Chat: {"messages": []}, Completion: {"prompt": "x"}, Responses: {"input": "x"},
@@ -46,14 +43,14 @@ def rows(page: Path) -> Iterator[tuple[list[str], list[str]]]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_field_of_the_code_stands_on_the_page(page: Path) -> None:
-    known = FIELDS | WITHOUT_EFFECT | ONLY.keys() | set(MESSAGES_IGNORED) | set(RESPONSES_IGNORED)
+    known = FIELDS | WITHOUT_EFFECT | ONLY.keys() | {name for schema in SCHEMAS for name in schema.without_effect}
     assert not known - code_words(page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_route_stands_on_the_page(page: Path) -> None:
     told = page.read_text(encoding="utf-8")
-    known = [f"`{method} {path.replace(':path', '')}`" for method, path, _ in SERVED]
+    known = [f"`{route.method} {route.template}`" for route in ROUTES]
     assert not [route for route in known if route not in told]
 
 

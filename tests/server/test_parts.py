@@ -31,7 +31,7 @@ from cutaway.server.mailbox import Mailbox, SlowReaderError
 from cutaway.server.names import Names
 from cutaway.server.problems import ApiError
 from cutaway.server.reader import Reader
-from cutaway.server.sse import EventStream, sse, to_json
+from cutaway.server.sse import KEEP_ALIVE, EventStream, sse, to_json
 from cutaway.server.tapes import Tapes
 from cutaway.text.reasoning import ReasoningFormat, ReasoningParser
 from cutaway.text.tool_parser import ToolParser
@@ -220,7 +220,7 @@ async def streamed(response: EventStream, *, gone_after: float = 60.0, stuck: bo
 
 
 def stream_of(events: AsyncIterator[bytes], *, keep_alive: float = 60.0, send_timeout: float = 60.0) -> EventStream:
-    return EventStream(events, keep_alive=keep_alive, send_timeout=send_timeout, farewell=b"bye")
+    return EventStream(events, keep_alive=(keep_alive, KEEP_ALIVE), send_timeout=send_timeout, farewell=b"bye")
 
 
 def test_a_silent_stream_is_kept_alive_by_comments() -> None:

@@ -22,7 +22,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 
 from cutaway.config import LimitsConfig
-from cutaway.server.app import STREAMS
+from cutaway.server.routes import ROUTES
 from server.serving import CHAT, COMPLETIONS, HELLO, config_for, running
 
 pytestmark = pytest.mark.models
@@ -157,7 +157,7 @@ def test_no_described_request_is_a_500(smollm2_path: Path) -> None:
     config = replace(config_for(smollm2_path), limits=LimitsConfig(tokens_per_request=3))  # none is long
     with running(config) as server:
         description: dict[str, Any] = server.client.get("/openapi.json").json()
-        for path in STREAMS:
+        for path in (route.path for route in ROUTES if route.operation):
             properties = description["components"]["schemas"][path_model(description, path)]["properties"]
             properties.pop("stream", None)
             for name in {"max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"} & properties.keys():

@@ -28,7 +28,8 @@ from server.serving import CHAT, COMPLETIONS, HELLO, Running, config_for, raw_re
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SECOND = 10**9
 STORY = Story(
-    id="r1", path=CHAT, model="small", asked="alias", headers={"traceparent": f"00-{TRACE}-{PARENT}-01"},
+    id="r1", route=CHAT, operation="chat", model="small", asked="alias",
+    headers={"traceparent": f"00-{TRACE}-{PARENT}-01"},
     began=100 * SECOND, submitted=101 * SECOND, ended=110 * SECOND, params=SamplingParams(temperature=0.5, seed=3),
     answers=[Answered(Timings(1.0, 2.0, 3.0, 6.0), "stop"), Answered(Timings(1.0, 2.0, 5.0, 8.0), "length")],
     tokens_in=7, tokens_out=9, cached=4,

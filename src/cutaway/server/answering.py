@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -10,18 +10,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cutaway.errors import CutawayError
+from cutaway.server.dialects import Dialect
 from cutaway.server.message import Message, gathered
 from cutaway.server.problems import ApiError, as_api_error
+from cutaway.server.route import Handler, route_of
 from cutaway.server.run import Piece, Run
-from cutaway.server.service import Service, caller, service_of
-from cutaway.server.sse import CLIENT_GONE, DONE, ClientGoneError, EventStream, sse, to_json, while_connected
+from cutaway.server.service import Service, caller, request_id, service_of
+from cutaway.server.sse import CLIENT_GONE, ClientGoneError, EventStream, to_json, while_connected
 from cutaway.server.visit import Visit
 
 
 class Teller(Protocol):
-    """How an API tells of a run: events of a stream, or one reply. done: whether a stream ends with [DONE]."""
-
-    done: bool
+    """How an API tells of a run: events of a stream, or one reply."""
 
     def begin(self) -> list[dict[str, Any]]: ...
     def piece(self, piece: Piece) -> list[dict[str, Any]]: ...
@@ -65,45 +65,35 @@ async def answer(request: Request, run: Run, teller: Teller, *, stream: bool) ->
         run.close(failed, status=CLIENT_GONE if failed is None else as_api_error(failed).status)
         request.scope["cutaway.told"] = True
         raise
-    service = run.visit.service
-    events = service.tapes.record(run.visit.id, caller(request), Telling(run, teller))
-    return event_stream(service, events, named=not teller.done)
+    events: AsyncIterator[bytes] = Telling(run, teller, route_of(request).dialect)
+    if route_of(request).dialect.resumable:
+        events = run.visit.service.tapes.record(run.visit.id, caller(request), events)
+    return event_stream(request, events)
 
 
-def event_stream(service: Service, events: AsyncIterator[bytes], *, named: bool) -> EventStream:
-    """named: errors are events with a name, as Anthropic and the responses API have it."""
-    server = service.config.server
+def event_stream(request: Request, events: AsyncIterator[bytes]) -> EventStream:
+    """A stream in the dialect of the request's route."""
+    server, dialect = service_of(request).config.server, route_of(request).dialect
     leaving = ApiError(503, "the server is shutting down", code="shutting_down")
     return EventStream(
         events,
-        keep_alive=server.keep_alive,
+        keep_alive=(server.keep_alive, dialect.keep_alive),
         send_timeout=server.send_timeout,
-        farewell=error_event(leaving, named=named),
+        farewell=dialect.error_event(leaving, request_id(request)),
+        media_type=dialect.media_type,
     )
 
 
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-def resumable(endpoint: Endpoint) -> Endpoint:
+def resumable(endpoint: Handler) -> Handler:
     """The endpoint, and for a request with `Last-Event-ID` the rest of the stream that had that event."""
 
     async def endpoint_or_rest(request: Request) -> Response:
         last = request.headers.get("last-event-id")
         if last is None:
             return await endpoint(request)
-        service = service_of(request)
-        named = request.url.path in ("/v1/responses", "/v1/messages")
-        return event_stream(service, service.tapes.resume(last, caller(request)), named=named)
+        return event_stream(request, service_of(request).tapes.resume(last, caller(request)))
 
     return endpoint_or_rest
-
-
-def error_event(error: ApiError, *, named: bool) -> bytes:
-    """What a stream says that breaks after its first byte."""
-    if not named:
-        return sse(error.body())
-    return sse({"type": "error", **error.body()}, "error")
 
 
 def _is_gone(error: Exception) -> bool:
@@ -113,9 +103,9 @@ def _is_gone(error: Exception) -> bool:
 class Telling:
     """A run as the events of a stream. `aclose` ends the run also if nobody has ever asked for an event."""
 
-    def __init__(self, run: Run, teller: Teller) -> None:
+    def __init__(self, run: Run, teller: Teller, dialect: Dialect) -> None:
         self._run = run
-        self._events = _events(run, teller)
+        self._events = _events(run, teller, dialect)
 
     def __aiter__(self) -> Telling:
         return self
@@ -128,25 +118,21 @@ class Telling:
         self._run.close()
 
 
-async def _events(run: Run, teller: Teller) -> AsyncGenerator[bytes, None]:
+async def _events(run: Run, teller: Teller, dialect: Dialect) -> AsyncGenerator[bytes, None]:
     """What the teller tells, one error event if something breaks, and the run's end."""
     failed: Exception | None = None
-
-    def written(told: list[dict[str, Any]]) -> list[bytes]:
-        return [sse(event, None if teller.done else event.get("type")) for event in told]
-
     try:
-        for event in written(teller.begin()):
-            yield event
+        for event in teller.begin():
+            yield dialect.event(event)
         async for piece in run.pieces():
-            for event in written(teller.piece(piece)):
-                yield event
-        for event in written(teller.end()):
-            yield event
-        if teller.done:
-            yield DONE
+            for event in teller.piece(piece):
+                yield dialect.event(event)
+        for event in teller.end():
+            yield dialect.event(event)
+        if dialect.done:
+            yield dialect.done
     except Exception as error:
         failed = error
-        yield error_event(as_api_error(error), named=not teller.done)
+        yield dialect.error_event(as_api_error(error), run.visit.id)
     finally:
         run.close(failed)

@@ -16,7 +16,6 @@ from starlette.responses import Response
 import cutaway
 from cutaway.config import Config
 from cutaway.errors import ConfigError
-from cutaway.server import chat, completions, info, messages, responses, tokens
 from cutaway.server.admission import Admission
 from cutaway.server.answering import resumable
 from cutaway.server.gate import Gate, error_reply
@@ -26,28 +25,11 @@ from cutaway.server.metrics import Metrics
 from cutaway.server.openapi import describe_routes
 from cutaway.server.problems import ApiError
 from cutaway.server.roster import Roster, served_models
+from cutaway.server.route import RouteTable
+from cutaway.server.routes import ROUTES
 from cutaway.server.service import Service
 from cutaway.server.tapes import Tapes
 from cutaway.server.telemetry import INSTALL, Telemetry, make_telemetry, wanted
-
-ROUTES = (
-    ("POST", "/v1/chat/completions", chat.chat),
-    ("POST", "/v1/completions", completions.completions),
-    ("POST", "/v1/responses", responses.responses),
-    ("POST", "/v1/messages", messages.messages),
-    ("POST", "/v1/messages/count_tokens", messages.count_tokens),
-    ("GET", "/v1/models", info.models),
-    ("GET", "/v1/models/{name:path}", info.model),
-    ("POST", "/tokenize", tokens.tokenize),
-    ("POST", "/detokenize", tokens.detokenize),
-    ("POST", "/apply-template", tokens.apply_template),
-    ("GET", "/health", info.health),
-    ("GET", "/version", info.show_version),
-    ("GET", "/metrics", info.metrics),
-)
-
-
-STREAMS = {"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"}
 
 
 def create_app(
@@ -61,11 +43,12 @@ def create_app(
     service = make_service(config, log_stream)
     app = FastAPI(title="cutaway", version=cutaway.__version__, lifespan=_lifespan(service, failed))
     app.state.service = service
-    for method, path, endpoint in ROUTES:
-        app.add_route(path, resumable(endpoint) if path in STREAMS else endpoint, methods=[method])
-    describe_routes(app, [(method, path, endpoint.__doc__ or "") for method, path, endpoint in ROUTES])
+    for route in ROUTES:
+        for path in route.paths:
+            app.add_route(path, resumable(route.handler) if route.operation else route.handler, methods=[route.method])
+    describe_routes(app, ROUTES)
     _answer_errors(app, service.log)
-    app.add_middleware(Gate, keys=service.keys, log=service.log, paths={path for _, path, _ in ROUTES})
+    app.add_middleware(Gate, keys=service.keys, log=service.log, table=RouteTable(ROUTES))
     if config.server.cors_origins:  # around the gate, so that a page can read why it was refused
         app.add_middleware(
             CORSMiddleware, allow_origins=list(config.server.cors_origins), allow_methods=["GET", "POST"],

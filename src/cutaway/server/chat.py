@@ -8,37 +8,28 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cutaway.server.answering import answer, entered
-from cutaway.server.dialogue import Dialogue, chosen_tools, prepare, template_variables
+from cutaway.server.dialogue import Dialogue, chosen_tools, template_variables
 from cutaway.server.fields import Chat
+from cutaway.server.generate import Asked, generate
 from cutaway.server.logprobs import chat_logprob
 from cutaway.server.message import Message
-from cutaway.server.parameters import chat_logprobs, check_stream_options, sampling_params, wants_usage
+from cutaway.server.parameters import chat_logprobs, check_stream_options, wants_usage
 from cutaway.server.reader import Told
-from cutaway.server.reading import agreed, read_fields
+from cutaway.server.reading import agreed
 from cutaway.server.run import Piece, Run
-from cutaway.server.service import service_of
 from cutaway.text.tool_events import Arguments, CallStarted
 
 
 async def chat(request: Request) -> Response:
     """Messages in, a message out."""
-    service = service_of(request)
-    fields, warnings = read_fields(Chat, await service.body(request), strict=service.config.server.strict)
+    return await generate(request, _asked, ChatTeller)
+
+
+def _asked(fields: Chat) -> Asked:
     check_stream_options(fields)
-    dialogue = _dialogue(fields)
     wanted = chat_logprobs(fields)
-    more: dict[str, Any] = {} if wanted is None else {"logprobs": wanted}
-    async with entered(request, service, fields.model, fields.n or 1) as visit:
-        served, engine = visit.lease.served, visit.lease.engine
-        params, said, names = sampling_params(
-            fields, engine.defaults, service.config.limits, service.sampling, **more
-        )
-        visit.names |= names
-        ready = await service.in_thread(prepare, served, engine, dialogue, params)
-        visit.warnings += [*warnings, *said, *ready.warnings]
-        run = Run(visit, [ready.tokens], ready.params, reader=ready.reader, key=fields.cache_salt)
-        return await answer(request, run, ChatTeller(run, fields), stream=bool(fields.stream))
+    params: dict[str, Any] = {} if wanted is None else {"logprobs": wanted}
+    return Asked(_dialogue(fields), answers=fields.n or 1, params=params)
 
 
 def _dialogue(fields: Chat) -> Dialogue:
@@ -61,9 +52,6 @@ def _dialogue(fields: Chat) -> Dialogue:
 
 class ChatTeller:
     """Tells of a run as chat completions do, piece by piece or at once."""
-
-    prefix = "chatcmpl"
-    done = True
 
     def __init__(self, run: Run, fields: Chat) -> None:
         self.run = run

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import time
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cutaway.assemble import Engine
 from cutaway.engine import TokenLogprob
-from cutaway.server.answering import answer, entered
+from cutaway.sampling import SamplingParams
 from cutaway.server.chat import usage_json
 from cutaway.server.fields import Completion
+from cutaway.server.generate import Asked, generate
 from cutaway.server.hearing import heard
 from cutaway.server.logprobs import CompletionLogprobs, chat_logprob, prompt_entries
 from cutaway.server.message import Message
-from cutaway.server.parameters import check_stream_options, sampling_params, wants_usage
+from cutaway.server.parameters import check_stream_options, wants_usage
+from cutaway.server.prepared import Prepared
 from cutaway.server.problems import bad_request
-from cutaway.server.reading import read_fields
 from cutaway.server.run import Piece, Run
-from cutaway.server.service import service_of
+from cutaway.server.served import Served
 from cutaway.text import Tokenizer
 
 MAX_TOKENS = 16  # OpenAI's default of this route
@@ -30,26 +33,34 @@ Prompt = str | list[int]
 
 async def completions(request: Request) -> Response:
     """A text, or several, or token ids, gone on with."""
-    service = service_of(request)
-    fields, warnings = read_fields(Completion, await service.body(request), strict=service.config.server.strict)
+    return await generate(request, _asked, CompletionTeller)
+
+
+def _asked(fields: Completion) -> Asked:
     check_stream_options(fields)
     prompts = _prompts(fields)
-    async with entered(request, service, fields.model, len(prompts) * (fields.n or 1)) as visit:
-        engine = visit.lease.engine
-        more: dict[str, Any] = {}
-        if fields.logprobs is not None:
-            more = {"logprobs": fields.logprobs} | ({"prompt_logprobs": fields.logprobs} if fields.echo else {})
-        if fields.max_tokens is None and fields.n_predict is None and "max_tokens" not in service.sampling:
-            more["max_tokens"] = min(MAX_TOKENS, service.config.limits.tokens_per_request or MAX_TOKENS)
-        params, said, names = sampling_params(
-            fields, engine.defaults, service.config.limits, service.sampling, **more
-        )
-        visit.names |= names
-        special = fields.add_special_tokens is not False
-        tokens = await service.in_thread(heard, visit.warnings, _encoded, engine.tokenizer, prompts, special)
-        visit.warnings += [*warnings, *said]
-        run = Run(visit, tokens, params, key=fields.cache_salt)
-        return await answer(request, run, CompletionTeller(run, fields, prompts), stream=bool(fields.stream))
+    params: dict[str, Any] = {}
+    if fields.logprobs is not None:
+        params = {"logprobs": fields.logprobs} | ({"prompt_logprobs": fields.logprobs} if fields.echo else {})
+    unsaid = fields.max_tokens is None and fields.n_predict is None
+    return Asked(
+        Texts(prompts, add_special=fields.add_special_tokens is not False), answers=len(prompts) * (fields.n or 1),
+        params=params, max_tokens=MAX_TOKENS if unsaid else None,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts or token ids. add_special: begin each text with the tokens that the model wants there."""
+
+    prompts: Sequence[Prompt]
+    add_special: bool
+
+    def prepare(self, _served: Served, engine: Engine, params: SamplingParams) -> Prepared:
+        """Each one's token ids. Raises ApiError."""
+        warnings: list[str] = []
+        tokens = heard(warnings, _encoded, engine.tokenizer, self.prompts, self.add_special)
+        return Prepared(tokens, params, warnings=tuple(warnings))
 
 
 def _prompts(fields: Completion) -> list[Prompt]:
@@ -92,11 +103,9 @@ def _encoded(tokenizer: Tokenizer, prompts: Sequence[Prompt], add_special: bool)
 class CompletionTeller:
     """Tells of a run as completions do."""
 
-    done = True
-
-    def __init__(self, run: Run, fields: Completion, prompts: Sequence[Prompt]) -> None:
+    def __init__(self, run: Run, fields: Completion) -> None:
         self.run = run
-        self._prompts = prompts
+        self._prompts = _prompts(fields)
         self._echo = bool(fields.echo)
         self._usage = wants_usage(fields)
         self._timings = bool(fields.timings)

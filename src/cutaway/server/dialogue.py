@@ -12,6 +12,7 @@ from cutaway.sampling.grammar_tools import ToolConstraint, tool_constraint
 from cutaway.sampling.params import CONSTRAINTS
 from cutaway.server.form_or_calls import FormOrCalls
 from cutaway.server.hearing import heard
+from cutaway.server.prepared import Prepared
 from cutaway.server.problems import bad_request
 from cutaway.server.reader import Reader
 from cutaway.server.served import Served
@@ -46,15 +47,9 @@ class Dialogue:
         """Whether the answer may call a tool."""
         return bool(self.tools) and self.tool_choice != "none"
 
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Ready for the engine."""
-
-    tokens: list[int]
-    params: SamplingParams
-    reader: Callable[[], Reader]
-    warnings: tuple[str, ...]
+    def prepare(self, served: Served, engine: Engine, params: SamplingParams) -> Prepared:
+        """Its one prompt. Raises CutawayError, ApiError."""
+        return prepare(served, engine, self, params)
 
 
 def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: SamplingParams) -> Prepared:
@@ -88,7 +83,7 @@ def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: Sampling
     else:
         tokens, end = render(messages)
     params, opened = _reasoned(served, engine, dialogue.reasoning_budget, params, end)
-    return Prepared(tokens, params, _reader(served, dialogue, params, opened, opening), tuple(warnings))
+    return Prepared([tokens], params, _reader(served, dialogue, params, opened, opening), tuple(warnings))
 
 
 def _developer_as_system(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ConfigDict, Field
@@ -24,6 +24,8 @@ class Fields(BaseModel):
     """Any request. null equals absent."""
 
     model_config = ConfigDict(strict=True, extra="allow")
+    without_effect: ClassVar[tuple[str, ...]] = ()
+    """Names that only this route takes without obeying them."""
 
 
 class Choosing(Fields):
@@ -139,8 +141,14 @@ class Completion(Choosing):
     add_special_tokens: bool | None = None
 
 
+STATEFUL = ("previous_response_id", "conversation", "prompt", "background")
+"""What only a server that keeps responses could obey; refused where the value asks for it."""
+
+
 class Responses(Choosing):
     """POST /v1/responses"""
+
+    without_effect = (*STATEFUL, "max_tool_calls", "context_management")
 
     input: str | list[dict[str, Any]]
     instructions: str | None = None
@@ -157,9 +165,16 @@ class Responses(Choosing):
     user: str | None = None
 
 
+ELSEWHERE = ("container", "mcp_servers")
+"""What only a server that runs programs could obey; refused where the value asks for it."""
+_MESSAGES = ("context_management", "cache_control", "inference_geo", *ELSEWHERE)
+_OF_ANSWERS = ("max_tokens", "stop_sequences", "output_config", "output_format")
+
+
 class CountTokens(Choosing):
     """POST /v1/messages/count_tokens"""
 
+    without_effect: ClassVar[tuple[str, ...]] = (*_MESSAGES, *_OF_ANSWERS)
     messages: list[dict[str, Any]]
     system: str | list[dict[str, Any]] | None = None
     tools: list[dict[str, Any]] | None = None
@@ -170,6 +185,7 @@ class CountTokens(Choosing):
 class Messages(CountTokens):
     """POST /v1/messages"""
 
+    without_effect = _MESSAGES
     max_tokens: Annotated[int, Ge(1)]
     stop_sequences: list[str] | None = None
     output_config: dict[str, Any] | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection
 from time import time_ns
 
 from starlette.requests import HTTPConnection, Request
@@ -12,9 +11,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cutaway.server.answering import JsonReply
+from cutaway.server.dialects import Dialect
 from cutaway.server.keys import OPEN_PATHS, Keys
 from cutaway.server.logs import Log
 from cutaway.server.problems import ApiError, as_api_error
+from cutaway.server.route import Route, RouteTable
 from cutaway.server.service import service_of
 from cutaway.server.sse import CLIENT_GONE, ClientGoneError
 from cutaway.server.telemetry import Refusal
@@ -25,9 +26,9 @@ _ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
 class Gate:
     """Pure ASGI: nothing is between a route and its socket."""
 
-    def __init__(self, app: ASGIApp, *, keys: Keys, log: Log, paths: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Keys, log: Log, table: RouteTable) -> None:
         self._app = app
-        self._paths = paths
+        self._table = table
         self._keys = keys
         self._log = log
 
@@ -40,7 +41,8 @@ class Gate:
         scope["cutaway.id"] = given if _ID.fullmatch(given) else uuid.uuid4().hex
         scope["cutaway.caller"] = ""
         scope["cutaway.began"] = time_ns()
-        scope["cutaway.route"] = scope["path"] if scope["path"] in self._paths else ""
+        scope["cutaway.route"] = self._table.find(scope["path"])
+        scope["cutaway.dialect"] = self._table.dialect(scope["path"])
         started = False
 
         async def send_with_id(message: Message) -> None:
@@ -64,30 +66,27 @@ def error_reply(request: HTTPConnection, error: Exception, log: Log) -> Response
     """The reply to a request that failed. A fault of ours is logged with its traceback."""
     if isinstance(error, ClientGoneError):
         return Response(status_code=CLIENT_GONE)
-    told = as_api_error(error)
+    route: Route | None = request.scope["cutaway.route"]
+    told = as_api_error(error, route.names if route is not None else None)
     facts = {"id": request.scope["cutaway.id"], "path": request.scope["path"], "status": told.status}
     if told.code == "internal_error":
         log.error("fault", **facts, exc_info=error)
     else:
         log.info("refused", **facts, code=told.code, error=told.message)
     _trace(request, told)
-    return JsonReply(_body(request, told), told.status, told.headers)
+    dialect: Dialect = request.scope["cutaway.dialect"]
+    return JsonReply(dialect.error(told, request.scope["cutaway.id"]), told.status, told.headers)
 
 
 def _trace(request: HTTPConnection, error: ApiError) -> None:
     """A span for a request that no run has told of."""
     telemetry, scope = service_of(request).telemetry, request.scope
+    route: Route | None = scope["cutaway.route"]
     if telemetry is None or "cutaway.told" in scope:
         return
     telemetry.refused(
         Refusal(
-            scope["cutaway.id"], scope["method"], scope["cutaway.route"], request.headers, scope["cutaway.began"],
-            time_ns(), error.status, error.code or error.type,
+            scope["cutaway.id"], scope["method"], route.template if route is not None else "", request.headers,
+            scope["cutaway.began"], time_ns(), error.status, error.code or error.type,
         )
     )  # fmt: skip
-
-
-def _body(request: HTTPConnection, error: ApiError) -> dict[str, object]:
-    if request.scope["path"].startswith("/v1/messages"):
-        return error.anthropic_body(request.scope["cutaway.id"])
-    return error.body()

@@ -8,56 +8,39 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cutaway.server.answering import JsonReply, answer, entered
+from cutaway.server.answering import JsonReply
 from cutaway.server.blocks import Block, Blocks
-from cutaway.server.dialogue import prepare
-from cutaway.server.fields import CountTokens, Messages
+from cutaway.server.fields import Messages
+from cutaway.server.generate import Asked, generate
 from cutaway.server.message import Message
-from cutaway.server.messages_input import ELSEWHERE, dialogue_of, response_format
-from cutaway.server.parameters import check_told, sampling_params
-from cutaway.server.reading import read_fields
+from cutaway.server.messages_input import dialogue_of, response_format
+from cutaway.server.parameters import check_told
+from cutaway.server.route import read_request
 from cutaway.server.run import Piece, Run
 from cutaway.server.service import request_id, service_of
-
-IGNORED = ("context_management", "cache_control", "inference_geo", *ELSEWHERE)
-_OF_ANSWERS = ("max_tokens", "stop_sequences", "output_config", "output_format")
 
 
 async def messages(request: Request) -> Response:
     """Anthropic's messages in, content blocks out."""
-    service = service_of(request)
-    strict = service.config.server.strict
-    fields, warnings = read_fields(Messages, await service.body(request), strict=strict, ignored=IGNORED)
+    return await generate(request, _asked, MessagesTeller)
+
+
+def _asked(fields: Messages) -> Asked:
     check_told(fields)
-    dialogue = dialogue_of(fields)
-    form = response_format(fields)
-    async with entered(request, service, fields.model, 1) as visit:
-        served, engine = visit.lease.served, visit.lease.engine
-        params, said, names = sampling_params(
-            fields, engine.defaults, service.config.limits, service.sampling, form=form
-        )
-        visit.names |= names
-        ready = await service.in_thread(prepare, served, engine, dialogue, params)
-        visit.warnings += [*warnings, *said, *ready.warnings]
-        run = Run(visit, [ready.tokens], ready.params, reader=ready.reader, key=fields.cache_salt)
-        return await answer(request, run, MessagesTeller(run, fields), stream=bool(fields.stream))
+    return Asked(dialogue_of(fields), form=response_format(fields))
 
 
 async def count_tokens(request: Request) -> Response:
     """How many tokens a request to /v1/messages would have."""
-    service = service_of(request)
-    strict = service.config.server.strict
-    fields, _ = read_fields(CountTokens, await service.body(request), strict=strict, ignored=(*IGNORED, *_OF_ANSWERS))
-    dialogue = dialogue_of(fields)
+    fields, _ = await read_request(request)
+    dialogue, service = dialogue_of(fields), service_of(request)
     async with service.roster.lease(fields.model, request_id(request)) as lease:
-        ready = await service.in_thread(prepare, lease.served, lease.engine, dialogue, lease.engine.defaults)
-    return JsonReply({"input_tokens": len(ready.tokens)})
+        ready = await service.in_thread(dialogue.prepare, lease.served, lease.engine, lease.engine.defaults)
+    return JsonReply({"input_tokens": len(ready.prompts[0])})
 
 
 class MessagesTeller:
     """Tells of a run as Anthropic does."""
-
-    done = False
 
     def __init__(self, run: Run, fields: Messages) -> None:
         self.run = run

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from cutaway.server.dialogue import Dialogue, chosen_tools
-from cutaway.server.fields import CountTokens, Messages
+from cutaway.server.fields import ELSEWHERE, CountTokens, Messages
 from cutaway.server.problems import bad_request
-
-ELSEWHERE = ("container", "mcp_servers")
 
 
 def dialogue_of(fields: CountTokens) -> Dialogue:

@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from cutaway.server.fields import (
-    ApplyTemplate,
-    Chat,
-    Completion,
-    CountTokens,
-    Detokenize,
-    Messages,
-    Responses,
-    Tokenize,
-)
+from cutaway.server.route import Route
 
-BODIES: dict[str, type[BaseModel]] = {
-    "/v1/chat/completions": Chat,
-    "/v1/completions": Completion,
-    "/v1/responses": Responses,
-    "/v1/messages": Messages,
-    "/v1/messages/count_tokens": CountTokens,
-    "/tokenize": Tokenize,
-    "/detokenize": Detokenize,
-    "/apply-template": ApplyTemplate,
-}
 _ERROR = {
     "type": "object",
     "properties": {
@@ -49,15 +30,15 @@ _ERRORS = {
 }  # fmt: skip
 
 
-def describe_routes(app: FastAPI, routes: Sequence[tuple[str, str, str]]) -> None:
-    """Give the application its description. routes: (method, path, what it does)."""
+def describe_routes(app: FastAPI, routes: Iterable[Route]) -> None:
+    """Give the application its description. Paths without /v1 are served alike, and not repeated."""
     schemas: dict[str, Any] = {"Error": _ERROR}
     paths: dict[str, Any] = {}
-    for method, path, text in routes:
-        operation = _operation(path, text)
-        if path in BODIES:
-            operation["requestBody"] = _body(BODIES[path], schemas)
-        paths.setdefault(path.replace(":path}", "}"), {})[method.lower()] = operation
+    for route in routes:
+        operation = _operation(route)
+        if route.schema is not None:
+            operation["requestBody"] = _body(route.schema, schemas)
+        paths.setdefault(route.template, {})[route.method.lower()] = operation
     description = {
         "openapi": "3.1.0",
         "info": {"title": app.title, "version": app.version, "description": "See docs/api.md."},
@@ -70,16 +51,17 @@ def describe_routes(app: FastAPI, routes: Sequence[tuple[str, str, str]]) -> Non
     app.openapi = lambda: description  # type: ignore[method-assign]
 
 
-def _operation(path: str, text: str) -> dict[str, Any]:
-    kind = "text/plain" if path == "/metrics" else "application/json"
+def _operation(route: Route) -> dict[str, Any]:
+    kind = "text/plain" if route.path == "/metrics" else "application/json"
     ok: dict[str, Any] = {"description": "The answer", "content": {kind: {}}}
-    if path in BODIES and path.startswith("/v1/"):
-        ok["content"]["text/event-stream"] = {}
-    operation: dict[str, Any] = {"summary": text.strip().splitlines()[0], "responses": {"200": ok}}
+    if route.operation:
+        ok["content"][route.dialect.media_type] = {}
+    summary = (route.handler.__doc__ or "").strip().splitlines()[0]
+    operation: dict[str, Any] = {"summary": summary, "responses": {"200": ok}}
     for status, what in _ERRORS.items():
         content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
         operation["responses"][status] = {"description": what, "content": content}
-    if "{name" in path:
+    if "{name" in route.path:
         operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
     return operation
 

@@ -86,11 +86,6 @@ def as_api_error(error: Exception, names: Mapping[str, str] | None = None) -> Ap
     return ApiError(500, f"{type(error).__name__}: {error} (a fault of cutaway's)", code="internal_error")
 
 
-INPUTS = {
-    "/v1/chat/completions": {"prompt": "messages"}, "/v1/messages": {"prompt": "messages"},
-    "/v1/completions": {"messages": "prompt"}, "/v1/responses": {"messages": "input", "prompt": "input"},
-}  # fmt: skip
-"""What a route calls that which goes in."""
 _FIELD = re.compile(r"[a-z][a-z0-9_]*")  # of a parameter: our errors begin with its name
 _PARAMETERS = frozenset(f.name for f in dataclasses.fields(SamplingParams)) | {"prompt", "tools"}
 _PARAMS = {

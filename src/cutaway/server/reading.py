@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -35,9 +35,9 @@ ONLY = {
 
 
 def read_fields(
-    kind: type[F], body: Mapping[str, Any], *, strict: bool = False, ignored: Collection[str] = ()
+    kind: type[F], body: Mapping[str, Any], *, strict: bool = False
 ) -> tuple[F, list[str]]:
-    """The fields, and warnings. strict: an unknown field is an error. ignored: further names without effect.
+    """The fields, and warnings. strict: an unknown field is an error.
 
     Raises ApiError that names the field.
     """
@@ -51,7 +51,7 @@ def read_fields(
         if name in ONLY:
             if not any(type(value) is type(allowed) and value == allowed for allowed in ONLY[name]):
                 raise bad_request(_not_obeyed(name), name, "parameter_unsupported")
-        elif name not in WITHOUT_EFFECT and name not in ignored:
+        elif name not in WITHOUT_EFFECT and name not in kind.without_effect:
             unknown.append(name)
     warnings = [f"unknown field {_quoted(name)} was ignored{_nearest(kind, name)}" for name in unknown]
     if unknown and (getattr(fields, "strict", None) if getattr(fields, "strict", None) is not None else strict):

@@ -101,8 +101,8 @@ class RequestReport:
         if isinstance(error, Exception):
             failed = as_api_error(error).code or failed
         return Story(
-            visit.id, visit.path, visit.model, visit.lease.alias or visit.model, visit.headers, visit.began,
-            self.submitted, time_ns(), self.params, self._answered,
+            visit.id, visit.route.path, visit.route.operation, visit.model, visit.lease.alias or visit.model,
+            visit.headers, visit.began, self.submitted, time_ns(), self.params, self._answered,
             usage.prompt_tokens or sum(map(len, self.prompts)), usage.completion_tokens or self.tokens,
             usage.cached_tokens, failed if self.whole or error is not None else "cancelled",
             status,

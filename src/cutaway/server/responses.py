@@ -9,47 +9,30 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cutaway.server.answering import answer, entered
 from cutaway.server.blocks import Block, Blocks, Move
-from cutaway.server.dialogue import prepare
 from cutaway.server.fields import Responses
+from cutaway.server.generate import Asked, generate
 from cutaway.server.logprobs import chat_logprob
 from cutaway.server.message import Message
-from cutaway.server.parameters import check_told, sampling_params
-from cutaway.server.reading import read_fields
-from cutaway.server.responses_input import LOGPROBS, STATEFUL, dialogue_of, response_format
+from cutaway.server.parameters import check_told
+from cutaway.server.responses_input import LOGPROBS, dialogue_of, response_format
 from cutaway.server.run import Piece, Run
-from cutaway.server.service import service_of
-
-IGNORED = (*STATEFUL, "max_tool_calls", "context_management")
 
 
 async def responses(request: Request) -> Response:
     """Input items in, output items out."""
-    service = service_of(request)
-    strict = service.config.server.strict
-    fields, warnings = read_fields(Responses, await service.body(request), strict=strict, ignored=IGNORED)
+    return await generate(request, _asked, ResponsesTeller)
+
+
+def _asked(fields: Responses) -> Asked:
     check_told(fields)
-    dialogue = dialogue_of(fields)
-    form = response_format(fields)
-    async with entered(request, service, fields.model, 1) as visit:
-        served, engine = visit.lease.served, visit.lease.engine
-        told = 0 if LOGPROBS in (fields.include or ()) else None
-        more = {"logprobs": told if fields.top_logprobs is None else fields.top_logprobs}
-        params, said, names = sampling_params(
-            fields, engine.defaults, service.config.limits, service.sampling, form=form, **more
-        )
-        visit.names |= names
-        ready = await service.in_thread(prepare, served, engine, dialogue, params)
-        visit.warnings += [*warnings, *said, *ready.warnings]
-        run = Run(visit, [ready.tokens], ready.params, reader=ready.reader, key=fields.cache_salt)
-        return await answer(request, run, ResponsesTeller(run, fields), stream=bool(fields.stream))
+    told = 0 if LOGPROBS in (fields.include or ()) else None
+    params = {"logprobs": told if fields.top_logprobs is None else fields.top_logprobs}
+    return Asked(dialogue_of(fields), form=response_format(fields), params=params)
 
 
 class ResponsesTeller:
     """Tells of a run as the responses API does."""
-
-    done = False
 
     def __init__(self, run: Run, fields: Responses) -> None:
         self.run = run

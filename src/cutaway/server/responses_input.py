@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from cutaway.server.dialogue import Dialogue, chosen_tools
-from cutaway.server.fields import Responses
+from cutaway.server.fields import STATEFUL, Responses
 from cutaway.server.problems import bad_request
 
-STATEFUL = ("previous_response_id", "conversation", "prompt", "background")
 LOGPROBS = "message.output_text.logprobs"
 _ROLES = ("user", "assistant", "system", "developer")
 

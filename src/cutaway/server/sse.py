@@ -44,25 +44,23 @@ class EventStream(Response):
     would go on for nobody. So a second task waits for the disconnect. When the stream ends, for whatever reason, the
     iterator is closed, and what it holds is given back there.
 
-    keep_alive: seconds of silence after which a comment is sent. send_timeout: seconds that the reader may take
+    keep_alive: seconds of silence, and what is sent after them. send_timeout: seconds that the reader may take
     nothing. farewell: the last event if the server must end the stream.
     """
-
-    media_type = "text/event-stream"
 
     def __init__(
         self,
         events: AsyncIterator[bytes],
         *,
-        keep_alive: float,
+        keep_alive: tuple[float, bytes],
         send_timeout: float,
         farewell: bytes,
-        headers: dict[str, str] | None = None,
+        media_type: str = "text/event-stream",
     ) -> None:
-        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"} | (headers or {}))
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"}, media_type=media_type)
         del self.headers["content-length"]
         self.events = events
-        self.keep_alive = keep_alive
+        self.keep_alive, self.comment = keep_alive
         self.send_timeout = send_timeout
         self.farewell = farewell
 
@@ -105,7 +103,7 @@ class EventStream(Response):
             else:
                 try:
                     async with asyncio.timeout(self.send_timeout):
-                        await pen.write(KEEP_ALIVE)
+                        await pen.write(self.comment)
                 except TimeoutError:
                     return
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 INSTALL = "pip install 'cutaway[otel]'"
-_OPERATIONS = {"/v1/completions": "text_completion"}
 _PARAMS = ("temperature", "top_p", "top_k", "max_tokens", "seed", "presence_penalty", "frequency_penalty")
 
 
@@ -39,13 +38,14 @@ class Answered:
 class Story:
     """One request, when it has ended.
 
-    asked: the model as the request called it. headers: of the request. began, submitted, ended: nanoseconds since 1970;
-    submitted: when the engine had it. answers: those that ended. error: what it failed of, "cancelled" if the client
-    left, else "". status: of the reply.
+    route: its path in the table of routes. operation: what it generates. asked: the model as the request called it.
+    headers: of the request. began, submitted, ended: nanoseconds since 1970; submitted: when the engine had it.
+    answers: those that ended. error: what it failed of, "cancelled" if the client left, else "". status: of the reply.
     """
 
     id: str
-    path: str
+    route: str
+    operation: str
     model: str
     asked: str
     headers: Mapping[str, str]
@@ -63,8 +63,8 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One request that reached no model. route: the path if it is one of ours, else "" (there is no end of others).
-    began, ended: nanoseconds since 1970. status, code: of the reply."""
+    """One request that reached no model. route: as in the table, or "" for a path that is not served (there is
+    no end of those). began, ended: nanoseconds since 1970. status, code: of the reply."""
 
     id: str
     method: str
@@ -90,11 +90,10 @@ class Telemetry:
         """A request has ended."""
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 
-        operation = _OPERATIONS.get(story.path, "chat")
         above = self._propagator.extract(story.headers)  # W3C traceparent, tracestate
         span = self._tracer.start_span(
-            f"{operation} {story.model}", context=above, kind=SpanKind.SERVER, start_time=story.began,
-            attributes=_attributes(story, operation),
+            f"{story.operation} {story.model}", context=above, kind=SpanKind.SERVER, start_time=story.began,
+            attributes=_attributes(story),
         )  # fmt: skip
         if span.is_recording():
             if story.error and (story.status >= 500 or story.status == 200) and story.error != "cancelled":
@@ -133,9 +132,9 @@ class Telemetry:
         self._provider.shutdown()
 
 
-def _attributes(story: Story, operation: str) -> dict[str, Any]:
+def _attributes(story: Story) -> dict[str, Any]:
     said: dict[str, Any] = {
-        "gen_ai.operation.name": operation,
+        "gen_ai.operation.name": story.operation,
         "gen_ai.provider.name": "cutaway",
         "gen_ai.request.model": story.asked,
         "gen_ai.request.choice.count": story.params.n if story.params.n > 1 else None,
@@ -146,7 +145,7 @@ def _attributes(story: Story, operation: str) -> dict[str, Any]:
         "gen_ai.usage.input_tokens": story.tokens_in,
         "gen_ai.usage.output_tokens": story.tokens_out,
         "gen_ai.usage.cache_read.input_tokens": story.cached,
-        "http.route": story.path,
+        "http.route": story.route,
         "http.response.status_code": story.status,
         "error.type": story.error or None,
     }

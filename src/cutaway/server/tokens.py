@@ -10,10 +10,11 @@ from starlette.responses import Response
 from cutaway.assemble import Engine
 from cutaway.server.answering import JsonReply
 from cutaway.server.dialogue import template_variables
-from cutaway.server.fields import ApplyTemplate, Detokenize, Tokenize
+from cutaway.server.fields import ApplyTemplate, Tokenize
 from cutaway.server.hearing import heard
 from cutaway.server.problems import bad_request
-from cutaway.server.reading import agreed, read_fields
+from cutaway.server.reading import agreed
+from cutaway.server.route import read_request
 from cutaway.server.service import request_id, service_of
 from cutaway.text import Segment, require_template
 
@@ -24,7 +25,7 @@ async def tokenize(request: Request) -> Response:
     Control tokens in a text are read only where `parse_special` asks for it.
     """
     service = service_of(request)
-    fields, warnings = read_fields(Tokenize, await service.body(request), strict=service.config.server.strict)
+    fields, warnings = await read_request(request)
     text, special = agreed(fields, "prompt", "content"), agreed(fields, "add_special_tokens", "add_special")
     if (text is None) == (fields.messages is None):
         raise bad_request("give either prompt (or content), or messages", "prompt", "parameter_invalid")
@@ -58,7 +59,7 @@ def _piece(raw: bytes, name: str) -> str | list[int]:
 async def detokenize(request: Request) -> Response:
     """Token ids to text."""
     service = service_of(request)
-    fields, warnings = read_fields(Detokenize, await service.body(request), strict=service.config.server.strict)
+    fields, warnings = await read_request(request)
     async with service.roster.lease(fields.model, request_id(request)) as lease:
         size = lease.engine.tokenizer.vocab_size
         if wrong := [token for token in fields.tokens if not 0 <= token < size]:
@@ -74,7 +75,7 @@ async def detokenize(request: Request) -> Response:
 async def apply_template(request: Request) -> Response:
     """Messages as the text that the model would see; markers that the template wrote, apart from those in messages."""
     service = service_of(request)
-    fields, warnings = read_fields(ApplyTemplate, await service.body(request), strict=service.config.server.strict)
+    fields, warnings = await read_request(request)
     async with service.roster.lease(fields.model, request_id(request)) as lease:
         segments = await service.in_thread(_rendered, lease.engine, fields)
     reply: dict[str, Any] = {

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 from starlette.requests import Request
 
-from cutaway.server.problems import INPUTS
 from cutaway.server.roster import Lease
+from cutaway.server.route import route_of
 from cutaway.server.service import Service, caller, request_id
 
 
@@ -27,7 +27,8 @@ class Visit:
         self.caller = caller(request)
         self.lease = lease
         self.warnings: list[str] = []
-        self.names = dict(INPUTS.get(self.path, {}))
+        self.route = route_of(request)
+        self.names = self.route.names
         self._stack = stack
 
     @classmethod

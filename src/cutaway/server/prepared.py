@@ -1,0 +1,30 @@
+"""The input of a request, whatever its API, and what becomes of it before the engine has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cutaway.assemble import Engine
+from cutaway.sampling import SamplingParams
+from cutaway.server.reader import Reader
+from cutaway.server.served import Served
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Ready for the engine. prompts: token ids. reader: makes what reads one answer."""
+
+    prompts: Sequence[list[int]]
+    params: SamplingParams
+    reader: Callable[[], Reader] = Reader
+    warnings: tuple[str, ...] = ()
+
+
+class Input(Protocol):
+    """Messages, texts, the two sides of a gap."""
+
+    def prepare(self, served: Served, engine: Engine, params: SamplingParams) -> Prepared:
+        """Takes milliseconds, with long inputs more: for a thread. Raises CutawayError, ApiError."""
+        ...

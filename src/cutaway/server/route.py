@@ -1,0 +1,89 @@
+"""A route: the handler of a path, the body that it reads, and the API that it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+
+from cutaway.server.dialects import OPENAI, Dialect
+from cutaway.server.fields import Fields
+from cutaway.server.reading import read_fields
+from cutaway.server.service import service_of
+
+Handler = Callable[[Request], Awaitable[Response]]
+_VERSION = "/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One line of the table in routes.py.
+
+    schema: what the body is read as. prompt_field: what the API calls its input, for errors that name it. operation:
+    OpenTelemetry's name of what the route generates; "" where it generates nothing.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    schema: type[Fields] | None = None
+    dialect: Dialect = OPENAI
+    prompt_field: str = ""
+    operation: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where it is served: also without /v1, as a client asks whose base URL lacks it."""
+        short = self.path.removeprefix(_VERSION)
+        return (self.path,) if short == self.path else (self.path, short)
+
+    @property
+    def template(self) -> str:
+        """The path with its parameters named, as OpenAPI and OpenTelemetry write it."""
+        return self.path.replace(":path}", "}")
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What errors call the input, and what this API calls it."""
+        own = self.prompt_field
+        return {name: own for name in ("prompt", "messages") if own and name != own}
+
+
+class RouteTable:
+    """The route of a path, before the framework has looked for it: errors need its API's shape at any time."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        placed = [(path, route) for route in routes for path in route.paths]
+        self._exact = {path: route for path, route in placed if "{" not in path}
+        self._prefixes = {path.partition("{")[0]: route for path, route in placed if "{" in path}
+        spaces = {route.dialect.namespace: route.dialect for _, route in placed}
+        self._spaces = sorted(spaces.items(), key=lambda space: -len(space[0]))
+
+    def find(self, path: str) -> Route | None:
+        """None for a path that is not served."""
+        if path in self._exact:
+            return self._exact[path]
+        return next((route for prefix, route in self._prefixes.items() if path.startswith(prefix)), None)
+
+    def dialect(self, path: str) -> Dialect:
+        """Of any path."""
+        route = self.find(path)
+        if route is not None:
+            return route.dialect
+        return next((dialect for space, dialect in self._spaces if path.startswith(space)), OPENAI)
+
+
+def route_of(connection: HTTPConnection) -> Route:
+    """The route that answers this request."""
+    route: Route = connection.scope["cutaway.route"]
+    return route
+
+
+async def read_request(request: Request) -> tuple[Any, list[str]]:
+    """The fields of the request's body, of the class that its route names, and warnings. Raises ApiError."""
+    service, schema = service_of(request), route_of(request).schema
+    assert schema is not None
+    return read_fields(schema, await service.body(request), strict=service.config.server.strict)
