@@ -210,11 +210,12 @@ class Engine:
         return self._answers(self.token_ids(prompt, **template), params or self.defaults)
 
     def submit(
-        self, tokens: Sequence[int], params: SamplingParams, *, sink: Sink | None = None, key: Hashable = None
+        self, tokens: Sequence[int], params: SamplingParams, *, sink: Sink | None = None, key: Hashable = None,
+        name: str | None = None,
     ) -> Stream:
         """Token ids to a stream of events, or to a sink of them; see `EngineCore.submit`."""
         seed = self._seeds.getrandbits(53) if self._seeds is not None and params.seed is None else None
-        return self._core.submit(tokens, params, seed=seed, key=key, sink=sink)
+        return self._core.submit(tokens, params, seed=seed, key=key, sink=sink, name=name)
 
     def status(self) -> Status:
         """At this moment."""

@@ -20,6 +20,7 @@ from cutaway.config import Config, LoggingConfig, ModelConfig, ServerConfig
 from cutaway.engine import EngineCore, Status
 from cutaway.server.launch import make_server, open_listener
 from cutaway.server.service import Service
+from cutaway.trace import NULL, Recorder
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -29,10 +30,10 @@ HELLO = [{"role": "user", "content": "Say hello."}]
 class Running:
     """A server that runs. url: where; log: what it has logged, as JSON lines."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, recorder: Recorder = NULL) -> None:
         self.stream = io.StringIO()
         self.listener = open_listener(config.server)
-        self.server = make_server(config, self.stream)
+        self.server = make_server(config, self.stream, recorder)
         self.port = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=120)
@@ -123,8 +124,8 @@ def config_for(path: Path, **server: Any) -> Config:
 
 
 @contextlib.contextmanager
-def running(config: Config, *, wait: bool = True) -> Iterator[Running]:
-    made = Running(replace(config, server=replace(config.server, port=0)))
+def running(config: Config, *, wait: bool = True, recorder: Recorder = NULL) -> Iterator[Running]:
+    made = Running(replace(config, server=replace(config.server, port=0)), recorder)
     made.start()
     try:
         if wait:

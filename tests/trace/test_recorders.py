@@ -12,7 +12,7 @@ RECORD = StageRecord(name='top_p\n"é\u2028', kept=3, entropy=0.5, kl=0.0, proba
 
 def test_null() -> None:
     assert isinstance(NULL, NullRecorder)
-    assert not NULL.active
+    assert not NULL.wants("step") and not NULL.wants("token", "1")
     NULL.record(RECORD)
     NULL.close()
 
@@ -23,11 +23,11 @@ def test_all_are_recorders() -> None:
 
 def test_memory() -> None:
     recorder = MemoryRecorder()
-    assert recorder.active
+    assert recorder.wants("step") and recorder.wants("token", "1")
     recorder.record(RECORD)
     recorder.close()
     assert recorder.records == [RECORD]
-    assert not recorder.active
+    assert not recorder.wants("step") and not recorder.wants("token", "1")
 
 
 def test_each_line_is_whole_as_soon_as_it_is_written(tmp_path: Path) -> None:

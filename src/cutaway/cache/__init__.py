@@ -3,6 +3,10 @@
 from cutaway.cache.breaks import BREAK_REASONS, BreakReason, PrefixBreak
 from cutaway.cache.pool import PagePool
 from cutaway.cache.prefixes import PrefixTree
+from cutaway.cache.snapshot import GroupPages, RequestPages, Snapshot
 from cutaway.cache.tables import GroupSize, PageTables
 
-__all__ = ["BREAK_REASONS", "BreakReason", "GroupSize", "PagePool", "PageTables", "PrefixBreak", "PrefixTree"]
+__all__ = [
+    "BREAK_REASONS", "BreakReason", "GroupPages", "GroupSize", "PagePool", "PageTables", "PrefixBreak", "PrefixTree",
+    "RequestPages", "Snapshot",
+]  # fmt: skip

@@ -20,6 +20,7 @@ from functools import partial
 from cutaway.cache.breaks import PrefixBreak
 from cutaway.cache.pool import PagePool
 from cutaway.cache.prefixes import Node, PrefixTree
+from cutaway.cache.snapshot import GroupPages, RequestPages, Snapshot
 
 TAILS = 16  # after one node: they are compared one by one
 
@@ -251,6 +252,18 @@ class PageTables:
     def length(self, request: int) -> int:
         """Positions below this have a page (or had one, in a window group)."""
         return self._held[request].length
+
+    def snapshot(self) -> Snapshot:
+        """All of this moment, as copies. Only the thread that writes the ledger may ask, between two steps."""
+        pools = zip(self.groups, self.pools, strict=True)
+        return Snapshot(
+            self.page_size,
+            tuple(GroupPages(g.window, pool.total, pool.free, pool.held, pool.cached) for g, pool in pools),
+            {
+                request: RequestPages(tuple(map(tuple, held.tables)), held.length, held.written, held.published)
+                for request, held in self._held.items()
+            },
+        )
 
     def __contains__(self, request: int) -> bool:
         return request in self._held

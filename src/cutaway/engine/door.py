@@ -30,9 +30,11 @@ class Door:
     _last: int = 0
 
     def requests(
-        self, prompt: Sequence[int], params: SamplingParams, seed: int | None, key: Hashable, events: Sink
+        self, prompt: Sequence[int], params: SamplingParams, seed: int | None, key: Hashable, events: Sink,
+        name: str | None = None,
     ) -> Iterator[Request]:
-        """One request per choice; they share their prompt's pages through the prefixes. All tell `events`.
+        """One request per choice; they share their prompt's pages through the prefixes. All tell `events`. name:
+        the caller's own id of it, for records.
 
         Raises ParameterError and ContextExceededError.
         """
@@ -50,7 +52,7 @@ class Door:
             before = tokens if params.constraint is None else None  # what a constraint asks for is shown whole
             detokenizer = self.tokenizer.detokenizer(shown=params.visible_tokens, after=before)
             stops = StopChecker(params, ends, detokenizer, room=room)
-            request = Request(work, params, sampler, stops, choice=choice, seed=seed, events=events)
+            request = Request(work, params, sampler, stops, choice=choice, seed=seed, events=events, name=name)
             request.warnings.extend(warnings)
             if params.speculate == "ngram" or (params.speculate is None and self.speculate):
                 request.most = room if params.max_tokens is None else min(room, params.max_tokens)

@@ -20,6 +20,7 @@ from cutaway.engine.cost import CostModel
 from cutaway.engine.door import Door
 from cutaway.engine.drawing import draw_rows
 from cutaway.engine.events import Event
+from cutaway.engine.failure import as_ours
 from cutaway.engine.record import Laps, prefix_record, step_record, token_record
 from cutaway.engine.request import Chosen, Request, Sink, Stream
 from cutaway.engine.scheduler import Limits, Scheduler
@@ -78,13 +79,14 @@ class EngineCore:
     # --- from any thread --------------------------------------------------------------------------------------------
     def submit(
         self, prompt: Sequence[int], params: SamplingParams, *, seed: int | None = None, key: Hashable = None,
-        sink: Sink | None = None,
+        sink: Sink | None = None, name: str | None = None,
     ) -> Stream:
         """Accept a prompt, token ids, and return the stream of its events.
 
         seed: overrides the parameters' own; if both are None one is drawn, and told in `Finished`.
         key: what the keys and values depend on beside the tokens (an adapter, a salt): prefixes are shared only within.
         sink: takes the events, in the engine's thread, instead of the stream's own queue.
+        name: the caller's own id of it, for the recorder; None: a number.
         Raises ParameterError, ContextExceededError, and EngineError after the engine was closed.
         """
         self._door.prepare(params)  # not behind the gate, where others would wait for it
@@ -93,7 +95,7 @@ class EngineCore:
                 why = f"it failed: {self._broken!r}" if self._broken else "it was closed"
                 raise EngineError(f"the engine takes no more requests; {why}")
             events: SimpleQueue[Event] = SimpleQueue()
-            requests = tuple(self._door.requests(prompt, params, seed, key, sink or events))
+            requests = tuple(self._door.requests(prompt, params, seed, key, sink or events, name))
             self._inbox.put(("submit", requests))
         return Stream(requests, self.cancel, events)
 
@@ -146,7 +148,7 @@ class EngineCore:
         logits = self._compute(plan, laps)
         choices = self._choose(plan, logits, laps)
         accepted = self._settle(choices)
-        self._record_step(plan, accepted, laps)
+        self._record_step(plan, choices, accepted, laps)
         return bool(self._requests)
 
     def _receive(self, wait: bool = False) -> None:
@@ -172,7 +174,7 @@ class EngineCore:
         for work in plan.admitted:
             request, broke = self._requests[work.id], self.pages.broke(work.id)
             request.admitted(broke)
-            if self._recorder.active:
+            if self._recorder.wants("prefix", request.name):
                 self._record(prefix_record(request, broke, self.steps + 1))
         for work in plan.preempted:
             self._requests[work.id].preempted()
@@ -192,7 +194,7 @@ class EngineCore:
             milliseconds = laps("forward")
             assert len(logits) == len(step.rows), f"{len(logits)} rows of logits for {len(step.rows)} wanted"
         except Exception as error:
-            return _as_ours(error, "the model failed in this step")
+            return as_ours(error, "the model failed in this step")
         self.steps += 1
         self.busy += milliseconds / 1_000
         self.drafted += plan.drafted
@@ -204,8 +206,9 @@ class EngineCore:
         outcomes: list[Outcome] = []
         row = 0
         drawn: dict[int, int] = {}
-        if len(plan.chunks) > 1 and not isinstance(logits, CutawayError) and not self._recorder.active:
-            drawn = draw_rows(plan, self._requests, logits, self._team)
+        watched = self._watched(plan)
+        if len(plan.chunks) > 1 and not isinstance(logits, CutawayError):
+            drawn = draw_rows(plan, self._requests, watched, logits, self._team)
         for chunk in plan.chunks:
             request = self._requests[chunk.work.id]
             chosen: list[Chosen] = []
@@ -214,14 +217,21 @@ class EngineCore:
                 if isinstance(logits, CutawayError):
                     raise logits
                 rows, last = logits[row : row + chunk.rows], drawn.get(row + chunk.rows - 1)
-                for one in request.choose(chunk, rows, self._recorder, last):
+                for one in request.choose(chunk, rows, self._recorder if request.id in watched else NULL, last):
                     chosen.append(one)  # each stays if the next one fails
             except Exception as error:
-                failed = _as_ours(error, "no token could be chosen")
+                failed = as_ours(error, "no token could be chosen")
             outcomes.append((request, chunk, chosen, failed))
             row += chunk.rows
         laps("sample")
         return outcomes
+
+    def _watched(self, plan: Plan) -> set[int]:
+        """The requests whose tokens the recorder wants: they take the stages one by one."""
+        if self._recorder is NULL:
+            return set()
+        ids = [chunk.work.id for chunk in plan.chunks]
+        return {id for id in ids if self._recorder.wants("token", self._requests[id].name)}
 
     def _settle(self, outcomes: list[Outcome]) -> int:
         """Write down what was computed, hand out the tokens, and end what has ended. Returns the accepted drafts."""
@@ -244,7 +254,7 @@ class EngineCore:
 
     def _take(self, request: Request, chosen: Chosen) -> None:
         request.take(chosen)
-        if self._recorder.active:
+        if self._recorder.wants("token", request.name):
             self._record(token_record(request, chosen.choice, self.steps, self._tokenizer))
 
     def _end(self, request: Request, kind: StopKind, error: CutawayError | None = None) -> None:
@@ -274,9 +284,10 @@ class EngineCore:
         except Empty:
             return words
 
-    def _record_step(self, plan: Plan, accepted: int, laps: Laps) -> None:
-        if self._recorder.active and plan.chunks:
-            self._record(step_record(self.steps, plan, accepted, laps, self.pages))
+    def _record_step(self, plan: Plan, outcomes: list[Outcome], accepted: int, laps: Laps) -> None:
+        if plan.chunks and self._recorder.wants("step"):
+            requests = [outcome[0] for outcome in outcomes]
+            self._record(step_record(self.steps, plan, requests, accepted, laps, self.pages))
 
     def _record(self, record: Record) -> None:
         """A recorder that fails (a full disk) is given up, and every request told; none fails for it."""
@@ -286,12 +297,3 @@ class EngineCore:
             self._recorder = NULL
             for request in self._requests.values():
                 request.warnings.append(f"the recorder failed and was given up: {error!r}")
-
-
-def _as_ours(error: Exception, what: str) -> CutawayError:
-    """An error of the tree, whatever was raised, with the cause kept."""
-    if isinstance(error, CutawayError):
-        return error
-    ours = EngineError(f"{what}: {error!r}")
-    ours.__cause__ = error
-    return ours

@@ -1,7 +1,8 @@
-"""What a step and a token look like to a recorder. Built only when one is active."""
+"""What a step and a token look like to a recorder. Built only when one wants it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic, perf_counter
 
@@ -28,10 +29,13 @@ class Laps:
         return milliseconds
 
 
-def step_record(step: int, plan: Plan, accepted: int, laps: Laps, pages: PageTables) -> StepRecord:
+def step_record(
+    step: int, plan: Plan, requests: Sequence[Request], accepted: int, laps: Laps, pages: PageTables
+) -> StepRecord:
+    """requests: of the plan's chunks."""
     return StepRecord(
         step=step,
-        requests=tuple(str(chunk.work.id) for chunk in plan.chunks),
+        requests=tuple(request.name for request in requests),
         tokens=plan.tokens,
         rows=sum(chunk.rows for chunk in plan.chunks),
         milliseconds=dict(laps.milliseconds),
@@ -42,7 +46,7 @@ def step_record(step: int, plan: Plan, accepted: int, laps: Laps, pages: PageTab
 
 
 def prefix_record(request: Request, broke: PrefixBreak | None, step: int) -> PrefixRecord:
-    begun = PrefixRecord(str(request.id), request.choice, step, len(request.work.tokens), request.work.computed)
+    begun = PrefixRecord(request.name, request.choice, step, len(request.work.tokens), request.work.computed)
     if broke is None:
         return begun
     return replace(begun, at=broke.at, token=broke.token, reason=broke.reason, expected=broke.expected)
@@ -50,7 +54,7 @@ def prefix_record(request: Request, broke: PrefixBreak | None, step: int) -> Pre
 
 def token_record(request: Request, choice: Choice, step: int, tokenizer: Tokenizer) -> TokenRecord:
     return TokenRecord(
-        request=str(request.id),
+        request=request.name,
         choice=request.choice,
         step=step,
         position=request.outputs - 1,

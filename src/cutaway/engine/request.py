@@ -39,9 +39,10 @@ class Request:
 
     def __init__(
         self, work: Work, params: SamplingParams, sampler: Sampler, stops: StopChecker, *,
-        choice: int, seed: int, events: Sink,
+        choice: int, seed: int, events: Sink, name: str | None = None,
     ) -> None:
         self.work = work
+        self.name = str(work.id) if name is None else name  # what records call it
         self.params = params
         self.choice = choice
         self.seed = seed

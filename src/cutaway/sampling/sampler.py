@@ -123,7 +123,8 @@ class Sampler:
         return 1.0 / self._fixed, *self._cut, self._uniform()
 
     def choose(self, logits: Row, recorder: Recorder = NULL, drawn: int | None = None) -> Choice:
-        """The next token. logits: float32 [vocab], left as it is. drawn: what `draw_together` said of this row.
+        """The next token. logits: float32 [vocab], left as it is. recorder: NULL unless somebody looks at this request.
+        drawn: what `draw_together` said of this row.
 
         Raises EngineError where the row holds NaN or +inf or leaves no token (nothing is remembered then), and
         ParameterError at the first row where the parameters name a token that the vocabulary has not.
@@ -132,7 +133,7 @@ class Sampler:
         if len(raw) != self._vocab:
             self.params.check_vocab(len(raw))
             self._vocab = len(raw)
-        views = Views() if recorder.active else None
+        views = Views() if recorder is not NULL else None
         row = self._edited(raw, views)
         if views is None and not self._staged_only:
             token = self._fused(row) if drawn is None else self._checked(drawn)

@@ -30,17 +30,20 @@ from cutaway.server.routes import ROUTES
 from cutaway.server.service import Service
 from cutaway.server.tapes import Tapes
 from cutaway.server.telemetry import INSTALL, Telemetry, make_telemetry, wanted
+from cutaway.trace import NULL, Recorder
 
 
 def create_app(
-    config: Config, *, log_stream: TextIO | None = None, failed: Callable[[], None] | None = None
+    config: Config, *, log_stream: TextIO | None = None, failed: Callable[[], None] | None = None,
+    recorder: Recorder = NULL,
 ) -> FastAPI:
     """The application for a config. Its models are loaded when it starts (the ASGI lifespan), not here.
 
+    recorder: takes records of the steps and requests of all models; a request's are under its x-request-id.
     failed: called when a model that was to be there at start is not; `app.state.service.roster.failed` has the reason.
     Raises ConfigError, ModelNotFoundError.
     """
-    service = make_service(config, log_stream)
+    service = make_service(config, log_stream, recorder)
     app = FastAPI(title="cutaway", version=cutaway.__version__, lifespan=_lifespan(service, failed))
     app.state.service = service
     for route in ROUTES:
@@ -57,10 +60,10 @@ def create_app(
     return app
 
 
-def make_service(config: Config, log_stream: TextIO | None = None) -> Service:
+def make_service(config: Config, log_stream: TextIO | None = None, recorder: Recorder = NULL) -> Service:
     """What the routes share. Raises ConfigError, ModelNotFoundError."""
     log = Log(config.logging, log_stream)
-    models, names = served_models(config)
+    models, names = served_models(config, recorder)
     roster = Roster(models, names, config, log.info)
     admission = Admission(config.limits)
     metrics = Metrics(roster, admission)

@@ -18,6 +18,7 @@ from cutaway.config import Config, ServerConfig
 from cutaway.errors import ConfigError, CutawayError
 from cutaway.server.app import create_app
 from cutaway.server.service import Service
+from cutaway.trace import NULL, Recorder
 
 DEAD_PEER_MS = 60_000  # a peer that acknowledges nothing for that long is taken for dead
 HEAD_SECONDS = 30.0  # until the head of a request is there; whoever sends more slowly holds a connection for nothing
@@ -92,13 +93,13 @@ class BoundedHead(H11Protocol):
             self._late = None
 
 
-def make_server(config: Config, log_stream: TextIO | None = None) -> DrainingServer:
+def make_server(config: Config, log_stream: TextIO | None = None, recorder: Recorder = NULL) -> DrainingServer:
     """Not yet running. Raises ConfigError, ModelNotFoundError."""
 
     def stop() -> None:
         server.should_exit = True
 
-    app = create_app(config, log_stream=log_stream, failed=stop)
+    app = create_app(config, log_stream=log_stream, failed=stop, recorder=recorder)
     server = DrainingServer(
         uvicorn.Config(
             app,

@@ -20,6 +20,7 @@ from cutaway.registry import resolve
 from cutaway.server.names import Names, check_pin
 from cutaway.server.problems import ApiError, as_api_error
 from cutaway.server.served import Served, describe, look, open_engine, with_defaults
+from cutaway.trace import NULL, Recorder
 
 Tell = Callable[..., None]
 """Of something that happened: tell(event, **facts)."""
@@ -224,13 +225,16 @@ def _discard(opening: Future[Engine]) -> None:
         opening.result().close()
 
 
-def served_models(config: Config) -> tuple[list[Served], Names]:
-    """What a config serves. Raises ConfigError, ModelNotFoundError for a name that nobody knows."""
+def served_models(config: Config, recorder: Recorder = NULL) -> tuple[list[Served], Names]:
+    """What a config serves. recorder: looks at all of it.
+
+    Raises ConfigError, ModelNotFoundError for a name that nobody knows.
+    """
     models: list[Served] = []
     for number, model in enumerate(config.models):
         name = model.name or _own_name(model)
         at_start = (model.load or ("start" if number == 0 else "use")) == "start"
-        models.append(Served(name, with_defaults(model, config), at_start))
+        models.append(Served(name, with_defaults(model, config), at_start, recorder=recorder))
     aliases: Mapping[str, Any] = config.aliases or {}
     return models, Names([served.name for served in models], aliases)
 

@@ -86,12 +86,17 @@ class Run:
         try:
             for number, tokens in enumerate(self.prompts):
                 slot = self._mailbox.slot(number)
-                self._streams.append(engine.submit(tokens, self.params, sink=slot, key=self._key))
+                stream = engine.submit(tokens, self.params, sink=slot, key=self._key, name=self._name(number))
+                self._streams.append(stream)
                 if self._closed:  # meanwhile the client left
                     self._cancel()
         except BaseException:
             self._cancel()
             raise
+
+    def _name(self, number: int) -> str:
+        """What a recorder calls the prompt: the request's id; with a number behind it where there are several."""
+        return self.visit.id if len(self.prompts) == 1 else f"{self.visit.id}#{number}"
 
     def _cancel(self) -> None:
         for stream in self._streams:

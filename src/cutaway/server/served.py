@@ -20,6 +20,7 @@ from cutaway.registry import Resolved, resolve
 from cutaway.server.identity import fingerprint, instruction_set, model_hash
 from cutaway.text.reasoning import ReasoningFormat, detect_reasoning
 from cutaway.text.tool_formats import detect_tool_format
+from cutaway.trace import NULL, Recorder
 
 State = Literal["unloaded", "loading", "ready", "unloading", "failed"]
 STEP_MS = 50  # a newcomer waits for the step that runs, and for one more
@@ -50,6 +51,7 @@ class Served:
     fingerprint: str = ""
     tool_format: str | None = None
     reasoning: ReasoningFormat | None = None
+    recorder: Recorder = NULL
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -121,7 +123,8 @@ def open_engine(served: Served) -> Engine:
         for name in ("contexts", "max_requests", "threads", "kv_k", "kv_v", "rope_scaling", "speculate", "backend")
     }
     options = {name: value for name, value in said.items() if value is not None}
-    engine = Engine.load(source(served), context=plan.context, pull=False, step_ms=STEP_MS, **options)
+    options |= {"context": plan.context, "step_ms": STEP_MS, "recorder": served.recorder}
+    engine = Engine.load(source(served), pull=False, **options)
     engine.tokenizer.prepare()
     return engine
 

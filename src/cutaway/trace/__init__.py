@@ -1,11 +1,12 @@
 """Records of what happened, and the recorders that take them. Everything above emits; nothing here decides."""
 
-from cutaway.trace.recorders import NULL, JsonlRecorder, MemoryRecorder, NullRecorder, Recorder
+from cutaway.trace.recorders import NULL, JsonlRecorder, Kind, MemoryRecorder, NullRecorder, Recorder
 from cutaway.trace.records import PrefixRecord, Record, StageRecord, StepRecord, TokenRecord, as_json
 
 __all__ = [
     "NULL",
     "JsonlRecorder",
+    "Kind",
     "MemoryRecorder",
     "NullRecorder",
     "PrefixRecord",

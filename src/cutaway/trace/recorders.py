@@ -1,23 +1,31 @@
-"""Where records go. A caller asks `active` before it builds a record, so that looking is free when nobody looks."""
+"""Where records go. A caller asks `wants` before it builds a record, so that looking is free when nobody looks, and
+looking at one request costs the others nothing."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from io import TextIOWrapper
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Protocol, Self, TextIO, runtime_checkable
+from typing import Literal, Protocol, Self, TextIO, runtime_checkable
 
 from cutaway.trace.records import Record, as_json
+
+Kind = Literal["step", "prefix", "token"]
+"""What a record is of. A token's has its stages in it."""
 
 
 @runtime_checkable
 class Recorder(Protocol):
-    """Takes records. `active` False: the caller must not go to any trouble to make one."""
+    """Takes records."""
 
-    @property
-    def active(self) -> bool: ...
+    def wants(self, kind: Kind, request: str | None = None) -> bool:
+        """Whether records of this kind are taken, of the request with this id, or (None) of none in particular. If
+        not, the caller must not go to any trouble to make one. Called at every step, and may change from one to the
+        next."""
+        ...
 
     def record(self, record: Record) -> None: ...
 
@@ -28,7 +36,10 @@ class NullRecorder:
     """Nobody looks."""
 
     __slots__ = ()
-    active = False
+
+    def wants(self, kind: Kind, request: str | None = None) -> bool:
+        """Never."""
+        return False
 
     def record(self, record: Record) -> None:
         """Drops it."""
@@ -41,13 +52,18 @@ NULL = NullRecorder()
 
 
 class MemoryRecorder:
-    """Keeps every record in `records`, in order."""
+    """Keeps every record in `records`, in order. only: ids of the requests whose tokens and prefixes are wanted (None:
+    of all); steps are recorded in any case."""
 
-    __slots__ = ("active", "records")
+    __slots__ = ("active", "only", "records")
 
-    def __init__(self) -> None:
+    def __init__(self, only: Collection[str] | None = None) -> None:
         self.active = True
+        self.only = only
         self.records: list[Record] = []
+
+    def wants(self, kind: Kind, request: str | None = None) -> bool:
+        return self.active and (self.only is None or request is None or request in self.only)
 
     def record(self, record: Record) -> None:
         self.records.append(record)
@@ -69,6 +85,9 @@ class JsonlRecorder:
         self._lock = Lock()
         self.active = True
         self._stream = _opened(Path(target), append) if isinstance(target, str | Path) else target
+
+    def wants(self, kind: Kind, request: str | None = None) -> bool:
+        return self.active
 
     def record(self, record: Record) -> None:
         line = json.dumps(as_json(record), ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n"

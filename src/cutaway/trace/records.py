@@ -30,7 +30,7 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """One token that was chosen.
+    """One token that was chosen. request: the id of the request, the caller's own if it gave one.
 
     bytes: what it adds to the text; before, after: its probability in the model's own distribution and in the one it
     was drawn from; rank: its place in the model's distribution, from 1; position: its place in the output, from 0;
