@@ -21,6 +21,7 @@ from cutaway.formats import ModelFile, open_model
 from cutaway.model import (
     ModelSpec,
     RopeScaling,
+    cautions,
     kv_layout,
     load_decoder,
     parse_rope_scaling,
@@ -135,7 +136,7 @@ class Engine:
         cls, file: ModelFile, options: Options, recorder: Recorder, manifest: Manifest | None, seed: int | None
     ) -> Engine:
         spec = read_spec(file)
-        tokenizer = load_tokenizer(file.path, file.metadata)
+        tokenizer = load_tokenizer(file.path, file.metadata, rows=spec.vocab)
         template = load_template(file.path, file.metadata, tokenizer)
         reach = stretched_context(options.rope_scaling, spec.context)
         context = min(reach, DEFAULT_CONTEXT) if options.context is None else options.context
@@ -157,7 +158,7 @@ class Engine:
         )  # fmt: skip
         return cls(
             core, file, spec=spec, tokenizer=tokenizer, template=template, memory=memory, manifest=manifest, seed=seed,
-            warnings=_warnings(options, context, reach),
+            warnings=[*cautions(spec, tokenizer, context, options.rope_scaling), *_warnings(options)],
         )  # fmt: skip
 
     # --- asking -----------------------------------------------------------------------------------------------------
@@ -259,13 +260,8 @@ def _backend(options: Options) -> tuple[Ops, Packing]:
     return NativeOps(threads=options.threads, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS), packed_bytes
 
 
-def _warnings(options: Options, context: int, reach: int) -> list[str]:
+def _warnings(options: Options) -> list[str]:
     found = []
-    if context > reach:
-        found.append(
-            f"a context of {context} tokens is more than the {reach} that the model was made for; beyond them its "
-            "answers are worth little (rope_scaling can stretch it)"
-        )
     if options.kv_k in KEY_KL:
         price = f"{KEY_KL[options.kv_k]} nats on three small models, with bf16 0.0008 to 0.0033 (docs/numerics.md)"
         found.append(f"keys in {options.kv_k} change answers: mean KL from float32 {price}")

@@ -142,3 +142,33 @@ def test_real_files(smollm2_path: Path, qwen_path: Path, gemma_path: Path) -> No
     assert [i for i, w in enumerate(s.windows) if w is None] == [5, 11, 17]
     assert s.windows[0] == 512
     assert (s.rope, s.local_rope) == (RopeSpec(1e6, 256), RopeSpec(1e4, 256))
+
+
+YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 1024}
+
+
+@pytest.mark.parametrize(("keys", "scaling"), [
+    ({**YARN, "rope.scaling.yarn_ext_factor": 0.0}, RopeScaling("linear", 4.0)),
+    ({**YARN, "rope.scaling.yarn_ext_factor": 1.0}, RopeScaling("yarn", 4.0, 1024)),
+    ({**YARN, "rope.scaling.yarn_ext_factor": -1.0}, RopeScaling("yarn", 4.0, 1024)),
+    ({"rope.scaling.factor": 4.0}, RopeScaling("linear", 4.0)),
+    ({"rope.scaling.type": "none", "rope.scaling.factor": 4.0}, None),
+    ({"rope.scaling.type": "linear", "rope.scaling.factor": 4.0, "rope.scaling.attn_factor": 1.0},
+     RopeScaling("linear", 4.0)),
+    ({"rope.scaling.finetuned": True}, None),
+])  # fmt: skip
+def test_rope_keys_that_are_honoured(keys: dict[str, Any], scaling: RopeScaling | None) -> None:
+    assert spec("llama", keys).rope.scaling == scaling
+
+
+@pytest.mark.parametrize(("keys", "name"), [
+    ({**YARN, "rope.scaling.yarn_ext_factor": 0.5}, "yarn_ext_factor"),
+    ({**YARN, "rope.scaling.yarn_ext_factor": 0.0, "rope.scaling.attn_factor": 1.2}, "attn_factor"),
+    ({**YARN, "rope.scaling.yarn_log_multiplier": 0.1}, "yarn_log_multiplier"),
+    ({"rope.scaling.factor": 2.0, "rope.scaling.attn_factor": 1.2}, "attn_factor"),
+    ({"rope.scaling.factor": 2.0, "rope.scaling.yarn_ext_factor": 1.0}, "yarn_ext_factor"),
+    ({"rope.dimension_sections": [1, 2, 3]}, "dimension_sections"), ({"rope.freq_base_swa": 5e3}, "freq_base_swa"),
+])  # fmt: skip
+def test_rope_keys_that_are_not_are_refused_by_name(keys: dict[str, Any], name: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"llama.rope.*{name}"):
+        spec("llama", keys)

@@ -1,5 +1,6 @@
 """What a model is (spec), how its files become weights, where its tokens stand, and the decoder itself."""
 
+from cutaway.model.cautions import cautions
 from cutaway.model.decoder import Decoder
 from cutaway.model.positions import stretched_context
 from cutaway.model.rope_scaling import GRAMMAR, RopeScaling, parse_rope_scaling
@@ -14,6 +15,7 @@ __all__ = [
     "LayerGroup",
     "ModelSpec",
     "RopeScaling",
+    "cautions",
     "kv_groups",
     "kv_layout",
     "load_decoder",

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 
 from cutaway.errors import FormatError, UnsupportedError
-from cutaway.formats import Tensor
 from cutaway.model.fields import Fields
-from cutaway.model.rope_scaling import RopeScaling
+from cutaway.model.rope_gguf import Tensors, rope_from_gguf
 from cutaway.model.spec import ExpertSpec, ModelSpec, RopeSpec
 from cutaway.model.spec_config import MAX_LAYERS
 
-Tensors = Mapping[str, Tensor]
 Special = Callable[[Fields, dict[str, Any], Tensors], dict[str, Any]]
 
 
@@ -75,7 +73,7 @@ def _general(g: Fields, tensors: Tensors, family: str) -> dict[str, Any]:
         "expert_layers": (False,) * layers,
         "attention_scale": head_dim**-0.5,
         "tied": "output.weight" not in tensors,
-        "rope": _rope(g, head_dim, context, tensors),
+        "rope": rope_from_gguf(g, head_dim, context, tensors, local=family == "gemma3"),
     }
 
 
@@ -84,55 +82,6 @@ def _vocab(tensors: Tensors) -> int:
     if embedding is None or len(embedding.shape) != 2:
         raise FormatError("GGUF: tensor token_embd.weight is missing or not a matrix")
     return embedding.shape[0]
-
-
-def _rope(g: Fields, head_dim: int, context: int, tensors: Tensors) -> RopeSpec:
-    base = g.positive("rope.freq_base", default=10_000.0)
-    return RopeSpec(base, g.integer("rope.dimension_count", default=head_dim), _scaling(g, context, tensors))
-
-
-def _scaling(g: Fields, context: int, tensors: Tensors) -> RopeScaling | None:
-    kind = g.text("rope.scaling.type", default="none")
-    factor = g.positive("rope.scaling.factor", "rope.scale_linear", default=None)
-    original = g.integer("rope.scaling.original_context_length", default=None)
-    attention_factor = g.positive("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor", default=None)
-    growth = context / original if original else None
-    short, long = _floats(tensors, "rope_factors_short.weight"), _floats(tensors, "rope_factors_long.weight")
-    factors = _floats(tensors, "rope_freqs.weight")
-    if short and long:
-        return RopeScaling(
-            "longrope", growth, original, attention_factor=attention_factor, short_factors=short, long_factors=long
-        )
-    if factors:
-        if kind not in ("none", "linear") or (factor or 1.0) != 1.0:
-            raise UnsupportedError(f"GGUF: rope_freqs.weight together with rope scaling {kind!r}")
-        return RopeScaling("factors", factors=factors)
-    if kind in ("none", "linear"):
-        return RopeScaling("linear", factor) if factor is not None and factor != 1.0 else None
-    if kind == "yarn":
-        return RopeScaling(
-            "yarn",
-            factor or growth,
-            original,
-            attention_factor=_yarn_attention_factor(factor or growth or 1.0, attention_factor),
-            beta_fast=g.positive("rope.scaling.yarn_beta_fast", default=32.0),
-            beta_slow=g.positive("rope.scaling.yarn_beta_slow", default=1.0),
-        )
-    raise UnsupportedError(f"GGUF: rope scaling {kind!r}", hint="supported: none, linear, yarn, longrope")
-
-
-def _yarn_attention_factor(factor: float, extra: float | None) -> float | None:
-    """ggml multiplies its `attn_factor` with the paper's own term; None leaves the term alone."""
-    return None if extra is None or extra == 1.0 else extra * (0.1 * math.log(factor) + 1.0)
-
-
-def _floats(tensors: Tensors, name: str) -> tuple[float, ...]:
-    tensor = tensors.get(name)
-    if tensor is None:
-        return ()
-    if tensor.type != "F32" or len(tensor.shape) != 1:
-        raise FormatError(f"GGUF: tensor {name} must be a row of F32, it is {tensor.type} {tensor.shape}")
-    return tuple(float(x) for x in tensor.raw.view(np.float32))
 
 
 def _refuse_window(g: Fields, v: dict[str, Any], _: Tensors) -> dict[str, Any]:

@@ -97,6 +97,7 @@ class Sampler:
         self.params = params
         self.seed = seed
         self.choice = choice
+        self._tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else None  # not where a test gives less
         self._history = History(prompt, ngram=int(params.no_repeat_ngram))
         self._form = form_stage(params, tokenizer, end_ids)
         self._edits = edits(params, end_ids=end_ids, tokenizer=tokenizer, form=self._form)
@@ -133,16 +134,28 @@ class Sampler:
         if len(raw) != self._vocab:
             self.params.check_vocab(len(raw))
             self._vocab = len(raw)
+        surprise = self._most_surprise
+        choice = self._chosen(raw, recorder, drawn)
+        if self._is_unused(choice.token):  # seldom: so it is looked at afterwards, and drawn again without all of them
+            self._most_surprise = surprise
+            choice = self._chosen(raw, recorder, None, masked=True)
+        self.accept(choice.token)
+        return choice
+
+    def _is_unused(self, token: int) -> bool:
+        """Whether it is an entry that pads the vocabulary, or lies beyond it: no text."""
+        names = self._tokenizer
+        return names is not None and (token >= names.vocab_size or names.kind(token) == "unused")
+
+    def _chosen(self, raw: Row, recorder: Recorder, drawn: int | None, *, masked: bool = False) -> Choice:
+        """masked: entries without text cannot come."""
         views = Views() if recorder is not NULL else None
-        row = self._edited(raw, views)
+        row = self._edited(raw, views, masked=masked)
         if views is None and not self._staged_only:
             token = self._fused(row) if drawn is None else self._checked(drawn)
-            choice = self._told(raw, token, None)
-        else:
-            token, kept = self._staged(row, views)
-            choice = self._told(raw, token, kept, views)
-        self.accept(token)
-        return choice
+            return self._told(raw, token, None)
+        token, kept = self._staged(row, views)
+        return self._told(raw, token, kept, views)
 
     def accept(self, token: int) -> None:
         """Takes `token` as the next of the output, whoever chose it."""
@@ -155,18 +168,22 @@ class Sampler:
             checked(result, f"{after}at token {len(self._history.generated)} of the output")
         return result
 
-    def _edited(self, raw: Row, views: Views | None) -> Row:
-        if views is None and not self._edits:
+    def _edited(self, raw: Row, views: Views | None, *, masked: bool = False) -> Row:
+        if views is None and not self._edits and not masked:
             return raw
         self._checked(best_token(raw))  # an edit must not hide a NaN
         if views is not None:
             views.add("model", raw)
-        row = raw.copy() if self._edits else raw
+        row = raw.copy() if self._edits or masked else raw
         for name, edit in self._edits:
             edit(row, self._history)
             if views is not None:
                 self._checked(best_token(row), f"after {name} ")
                 views.add(name, row)
+        if masked and self._tokenizer is not None:
+            row[self._tokenizer.unused_ids(len(row))] = -np.inf
+            if views is not None:
+                views.add("unused_tokens", row)
         return row
 
     def _temperature(self, row: Row) -> float:

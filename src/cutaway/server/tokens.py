@@ -61,7 +61,7 @@ async def detokenize(request: Request) -> Response:
     service = service_of(request)
     fields, warnings = await read_request(request)
     async with service.roster.lease(fields.model, request_id(request)) as lease:
-        size = lease.engine.tokenizer.vocab_size
+        size = lease.engine.tokenizer.vocabulary.rows
         if wrong := [token for token in fields.tokens if not 0 <= token < size]:
             raise bad_request(
                 f"tokens holds {wrong[0]}; ids of this model are 0 to {size - 1}", "tokens", "parameter_invalid"

@@ -21,6 +21,7 @@ from cutaway.text.vocabulary import (
     CONTROL,
     NORMAL,
     SPACE,
+    UNUSED,
     USER,
     Vocabulary,
     as_types,
@@ -98,10 +99,12 @@ def _build_byte_level(vocabulary: Vocabulary, merges: list[str], kind: PreTokeni
 
 def _byte_level_ids(vocabulary: Vocabulary) -> dict[str, int]:
     """Ids by byte-level spelling; words that some converters left as plain text are spelled anew."""
-    if set("".join(vocabulary.tokens)) <= BYTE_OF.keys():
-        return vocabulary.ids
-    alphabet = byte_alphabet()
     ids = dict(vocabulary.ids)
+    for id in vocabulary.of_type(UNUSED):
+        ids.pop(vocabulary.tokens[id], None)
+    if set("".join(ids)) <= BYTE_OF.keys():
+        return ids
+    alphabet = byte_alphabet()
     for id in vocabulary.of_type(NORMAL):
         spelling = vocabulary.tokens[id]
         if not set(spelling) <= BYTE_OF.keys():

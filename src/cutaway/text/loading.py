@@ -6,15 +6,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cutaway.text.fitting import fit
 from cutaway.text.gguf import tokenizer_from_gguf
 from cutaway.text.tokenizer import Tokenizer
 
 
-def load_tokenizer(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
+def load_tokenizer(path: Path, metadata: Mapping[str, Any], *, rows: int | None = None) -> Tokenizer:
     """The tokenizer of the model at `path`: from GGUF metadata, or from the tokenizer.json beside it.
 
-    Only facts are read here; the encoder is built at the first text, or by `Tokenizer.prepare`.
+    rows: of the model's embedding, to which the vocabulary is fitted. Only facts are read here; the encoder is built at
+    the first text, or by `Tokenizer.prepare`.
     """
+    tokenizer = _loaded(path, metadata)
+    if rows is not None:
+        fit(tokenizer, rows)
+    return tokenizer
+
+
+def _loaded(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
     if metadata:
         return tokenizer_from_gguf(path, metadata)
     from cutaway.text.tokenizer_json import tokenizer_from_json  # a GGUF file does not need it

@@ -63,6 +63,15 @@ class Markers:
     def __init__(self, markers: Mapping[str, Marker]) -> None:
         self._markers = {text: marker for text, marker in markers.items() if len(text) > 1}
 
+    @property
+    def ids(self) -> frozenset[int]:
+        """The tokens that they name."""
+        return frozenset(marker.id for marker in self._markers.values())
+
+    def below(self, rows: int) -> Markers:
+        """Those whose id is less than `rows`."""
+        return Markers({text: marker for text, marker in self._markers.items() if marker.id < rows})
+
     def __contains__(self, text: str) -> bool:
         return text in self._markers
 

@@ -8,11 +8,14 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cutaway.errors import TokenizerError
 from cutaway.text.detokenizer import Detokenizer
 from cutaway.text.encoder import Encoder, Place, Span, not_text
 from cutaway.text.markers import Markers
-from cutaway.text.vocabulary import CONTROL, UNKNOWN, Vocabulary, byte_alphabet
+from cutaway.text.vocabulary import CONTROL, UNUSED, Vocabulary, byte_alphabet
 
 _IN_UTF8 = frozenset({*range(0xC0), *range(0xC2, 0xF5)})
 
@@ -90,6 +93,7 @@ class Tokenizer:
         self.add_bos = special.add_bos and special.bos is not None
         self.add_eos = special.add_eos and special.eos is not None
         self.end_ids = special.ends
+        self.warnings: list[str] = []
         self._encoder = encoder
         self._strip_space = strip_space
         self._added: dict[int, bytes] = {}
@@ -162,10 +166,10 @@ class Tokenizer:
         return self.vocabulary.spelled_bytes(id) if id in shown else self.token_bytes(id)
 
     def token_bytes(self, id: int) -> bytes:
-        """What the token adds to the text; nothing for a control token."""
+        """What the token adds to the text; nothing for a control token or an unused entry."""
         added = self._added.get(id)
         if added is None:
-            silent = self.vocabulary.types[self.vocabulary.check(id)] in {CONTROL, UNKNOWN}
+            silent = self.vocabulary.kind(id) in ("control", "unknown")
             added = self._added[id] = b"" if silent else self.vocabulary.spelled_bytes(id)
         return added
 
@@ -174,8 +178,13 @@ class Tokenizer:
         return self.vocabulary.kind(id)
 
     def piece(self, id: int) -> str:
-        """As the vocabulary spells it."""
-        return self.vocabulary.tokens[self.vocabulary.check(id)]
+        """As the vocabulary spells it; "" for an entry that only pads it."""
+        return "" if self.vocabulary.kind(id) == "unused" else self.vocabulary.tokens[id]
+
+    def unused_ids(self, rows: int) -> NDArray[np.int64]:
+        """The ids below `rows` that are no text and no marker: entries that pad it, and ids beyond."""
+        beyond = np.arange(len(self.vocabulary), max(rows, len(self.vocabulary)))
+        return np.concatenate([np.flatnonzero(self.vocabulary.types[:rows] == UNUSED), beyond])
 
     def pieces(self, text: str, *, add_special: bool = False, parse_special: bool = False) -> list[Piece]:
         """The text token by token, with the characters each came from. Ids are those of `encode`."""

@@ -32,21 +32,23 @@ def tokenizer_from_json(folder: Path) -> Tokenizer:
         )
     text, content = _read(folder / "tokenizer.json")
     config = _read(folder / "tokenizer_config.json")[1] if (folder / "tokenizer_config.json").is_file() else {}
-    generation = _read(folder / "generation_config.json")[1] if (folder / "generation_config.json").is_file() else {}
+    ends = _named_ends(folder)
     model = content.get("model") or {}
-    if model.get("type", "BPE") != "BPE" or not isinstance(model.get("vocab"), dict):
+    kinds = {"BPE": dict, "Unigram": list}
+    if not isinstance(model.get("vocab"), kinds.get(model.get("type", "BPE"), ())):
         raise UnsupportedError(
             f"unsupported tokenizer model {model.get('type')!r} in tokenizer.json",
-            hint="supported: BPE",
+            hint="supported: BPE and Unigram",
             code="tokenizer_unsupported",
         )
     added = [entry for entry in content.get("added_tokens") or () if isinstance(entry, dict)]
     vocabulary = _vocabulary(model, added, _scheme(content))
-    special = _special_ids(vocabulary, config, generation, _template_ids(content))
+    special = _special_ids(vocabulary, config, ends, _template_ids(content))
     kept = [entry for entry in added if not _is_marker(entry)]
-    if any(entry["content"] not in model["vocab"] for entry in kept):
+    known = _model_ids(model)
+    if missing := [entry for entry in kept if entry["content"] not in known]:
         # The library numbers added tokens itself, unless the model knows them.
-        model["vocab"].update((entry["content"], entry["id"]) for entry in kept)
+        _teach(model, missing)
         text = json.dumps(content, ensure_ascii=False)
     encoder = Encoder(lambda: _build(text, kept, content))
     return Tokenizer(vocabulary, encoder, _markers(added), special, strip_space=_strips_space(content))
@@ -61,6 +63,20 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
     if not isinstance(content, dict):
         raise TokenizerError(f"{file} must hold an object")
     return text, content
+
+
+def _named_ends(folder: Path) -> list[int]:
+    """The end tokens that the first file names which names any, as transformers has it."""
+    for name in ("generation_config.json", "config.json"):
+        if not (folder / name).is_file():
+            continue
+        content = _read(folder / name)[1]
+        inner = content.get("text_config")
+        found = content.get("eos_token_id", inner.get("eos_token_id") if isinstance(inner, dict) else None)
+        ids = [id for id in (found if isinstance(found, list) else [found]) if isinstance(id, int)]
+        if ids:
+            return ids
+    return []
 
 
 def _parts(content: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -99,8 +115,33 @@ def _prepends(metaspace: Mapping[str, Any]) -> str:
     return str(metaspace.get("prepend_scheme", "always" if metaspace.get("add_prefix_space", True) else "never"))
 
 
+def _model_ids(model: Mapping[str, Any]) -> dict[str, int]:
+    """Id of each piece: BPE lists them with ids, Unigram in order, with scores."""
+    if isinstance(model["vocab"], dict):
+        return dict(model["vocab"])
+    try:
+        return {str(piece): id for id, (piece, _) in enumerate(model["vocab"])}
+    except (TypeError, ValueError) as error:
+        raise TokenizerError(f"tokenizer.json: a Unigram vocabulary must hold pieces with scores: {error}") from error
+
+
+def _teach(model: dict[str, Any], missing: list[dict[str, Any]]) -> None:
+    """Put added tokens that are text into the model's vocabulary, under their ids."""
+    if isinstance(model["vocab"], dict):
+        model["vocab"].update((entry["content"], entry["id"]) for entry in missing)
+        return
+    for entry in sorted(missing, key=lambda entry: int(entry["id"])):
+        if entry["id"] < len(model["vocab"]):
+            raise TokenizerError(f"tokenizer.json: added token {entry['content']!r} has the id of another piece")
+        gap = entry["id"] - len(model["vocab"])
+        if gap > 1024:
+            raise TokenizerError(f"tokenizer.json: added token {entry['content']!r} lies {gap} ids behind the pieces")
+        model["vocab"] += [[f"\ufdd0{len(model['vocab']) + n}", -1e9] for n in range(gap)]  # no text holds it
+        model["vocab"].append([entry["content"], -1e9])
+
+
 def _vocabulary(model: Mapping[str, Any], added: list[dict[str, Any]], scheme: Any) -> Vocabulary:
-    ids: dict[str, int] = dict(model["vocab"])
+    ids = _model_ids(model)
     try:
         ids.update((entry["content"], entry["id"]) for entry in added)
         size = max(ids.values(), default=-1) + 1
@@ -119,6 +160,8 @@ def _vocabulary(model: Mapping[str, Any], added: list[dict[str, Any]], scheme: A
         types[entry["id"]] = CONTROL if entry.get("special") else USER
     if isinstance(unk := model.get("unk_token"), str) and unk in ids:
         types[ids[unk]] = UNKNOWN
+    if isinstance(unk := model.get("unk_id"), int) and 0 <= unk < size:
+        types[unk] = UNKNOWN
     return Vocabulary(tokens, types, scheme)
 
 
@@ -201,7 +244,7 @@ def _template_ids(content: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _special_ids(
-    vocabulary: Vocabulary, config: Mapping[str, Any], generation: Mapping[str, Any], added: tuple[list[str], list[str]]
+    vocabulary: Vocabulary, config: Mapping[str, Any], ends: list[int], added: tuple[list[str], list[str]]
 ) -> SpecialIds:
     def named(role: str) -> int | None:
         token = config.get(f"{role}_token")
@@ -211,13 +254,11 @@ def _special_ids(
 
     before, after = added
     roles = {role: named(role) for role in _ROLES}
-    if roles["bos"] is None and len(before) == 1:
-        roles["bos"] = vocabulary.ids.get(before[0])
-    ends = generation.get("eos_token_id")
-    listed = ends if isinstance(ends, list) else [ends]
+    if len(before) == 1 and before[0] in vocabulary.ids:
+        roles["bos"] = vocabulary.ids[before[0]]  # what begins a text; XGLM's is its end token, not its bos_token
     return SpecialIds(
         **roles,
         add_bos=bool(before or config.get("add_bos_token")),
         add_eos=bool(after or config.get("add_eos_token")),
-        ends=end_ids(vocabulary, (roles["eos"], *(id for id in listed if isinstance(id, int)))),
+        ends=end_ids(vocabulary, (roles["eos"], *ends)),
     )

@@ -59,14 +59,18 @@ class Vocabulary:
         tokens: spelling of each token, indexed by id. Strings that were left in the file become a list with `ids`.
         types: uint8 [vocab], GGUF's token types.
         scheme: how spellings are to be read.
+
+    Attributes:
+        rows: how many ids there are: at least the tokens, more where the model's embedding is padded.
     """
 
-    __slots__ = ("__dict__", "_bytes", "scheme", "tokens", "types")
+    __slots__ = ("__dict__", "_bytes", "rows", "scheme", "tokens", "types")
 
     def __init__(self, tokens: Sequence[str] | PackedStrings, types: NDArray[np.uint8], scheme: Scheme) -> None:
         self.tokens = tokens
         self.types = types
         self.scheme = scheme
+        self.rows = len(tokens)
         self._bytes: dict[int, bytes] = {}
 
     def __len__(self) -> int:
@@ -92,27 +96,29 @@ class Vocabulary:
 
     def check(self, token: int) -> int:
         """`token` itself, if it is an id of this vocabulary."""
-        if not 0 <= token < len(self.tokens):
-            raise TokenizerError(f"token id {token} is outside the vocabulary (0 to {len(self.tokens) - 1})")
+        if not 0 <= token < self.rows:
+            raise TokenizerError(f"token id {token} is outside the vocabulary (0 to {self.rows - 1})")
         return token
 
     def kind(self, token: int) -> str:
-        return KINDS[self.types[self.check(token)]]
+        return KINDS[self.types[token]] if self.check(token) < len(self.tokens) else "unused"
 
     def of_type(self, *types: int) -> list[int]:
         """Ids of all tokens of these types, ascending."""
         return [int(token) for token in np.flatnonzero(np.isin(self.types, types))]
 
     def spelled_bytes(self, token: int) -> bytes:
-        """The bytes of a token's text; a control token's name stands for itself."""
+        """The bytes of a token's text; a control token's name stands for itself, an unused entry for nothing."""
         found = self._bytes.get(token)
         if found is None:
             found = self._bytes[token] = self._read(self.check(token))
         return found
 
     def _read(self, token: int) -> bytes:
+        if self.kind(token) == "unused":
+            return b""
         spelling, kind = self.tokens[token], self.types[token]
-        if kind in {CONTROL, USER, UNKNOWN, UNUSED}:
+        if kind in {CONTROL, USER, UNKNOWN}:
             return spelling.encode()
         if self.scheme == "byte_level":
             return read_byte_level(spelling)

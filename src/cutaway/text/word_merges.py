@@ -13,7 +13,7 @@ from typing import Any
 from cutaway.errors import TokenizerError
 from cutaway.text.pretokenizers import PreTokenizer
 from cutaway.text.string_index import PackedStrings, StringIndex, count_spaces
-from cutaway.text.vocabulary import Vocabulary
+from cutaway.text.vocabulary import UNUSED, Vocabulary
 
 LONGEST = 256  # bytes of a word: each merge looks at all pairs of what is left
 _NEVER = 1 << 62
@@ -79,7 +79,8 @@ class WordMerges:
 
     def _id(self, spelling: str) -> int | None:
         if spelling not in self._ids:
-            self._ids[spelling] = self._vocabulary.find(spelling)
+            found = self._vocabulary.find(spelling)
+            self._ids[spelling] = None if found is None or self._vocabulary.types[found] == UNUSED else found
         return self._ids[spelling]
 
     @cached_property

@@ -1,0 +1,37 @@
+"""What to know of a model before using it: what its files leave open, and what loading fixes that changes answers."""
+
+from __future__ import annotations
+
+from cutaway.model.positions import stretched_context
+from cutaway.model.rope_scaling import RopeScaling
+from cutaway.model.spec import ModelSpec
+from cutaway.text import Tokenizer
+
+
+def cautions(spec: ModelSpec, tokenizer: Tokenizer, context: int, stretched: RopeScaling | None) -> list[str]:
+    """Warnings.
+
+    Args:
+        context: tokens that a request may have, by which LongRoPE's factors are chosen once for all.
+        stretched: the scaling that an option put in place of the model's own.
+    """
+    found = list(tokenizer.warnings)
+    reach = stretched_context(stretched, spec.context)
+    if context > reach:
+        found.append(
+            f"a context of {context} tokens is more than the {reach} that the model was made for; beyond them its "
+            "answers are worth little (rope_scaling can stretch it)"
+        )
+    if not tokenizer.end_ids:
+        found.append(
+            "the model's files name no end token: answers run to max_tokens or a stop (eos_token_id in "
+            "generation_config.json or config.json, or tokenizer.ggml.eos_token_id in GGUF, names one)"
+        )
+    scaling = None if spec.rope is None or stretched is not None else spec.rope.scaling
+    if scaling is not None and scaling.kind == "longrope" and context > (scaling.original_context or spec.context):
+        original = scaling.original_context or spec.context
+        found.append(
+            f"LongRoPE: with a context of {context} tokens the factors for long texts are used for short ones too, "
+            f"which changes their answers; with a context of at most {original} they are answered as trained"
+        )
+    return found
