@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cutaway.errors import UnsupportedError
+from cutaway.model.config_defaults import defaults_for
 from cutaway.model.fields import Fields
 from cutaway.model.rope_scaling import RopeScaling
 from cutaway.model.spec import ExpertSpec, ModelSpec, RopeSpec
@@ -50,7 +51,8 @@ def spec_from_config(config: Mapping[str, Any]) -> ModelSpec:
         raise UnsupportedError(
             f"config.json: model_type {name!r} is not supported", hint="supported: " + ", ".join(CONFIG_FAMILIES)
         )
-    fields = Fields("config.json", {**known.defaults, **config})  # a null overrides a default: Gemma 2 without caps
+    given = {**defaults_for(name, config), **known.defaults, **config}
+    fields = Fields("config.json", given)  # a null overrides a default: Gemma 2 without caps
     values = _general(fields, known.family)
     for special in known.special:
         values |= special(fields, values)
@@ -157,6 +159,16 @@ def _uses_window_from(c: Fields, v: dict[str, Any]) -> dict[str, Any]:
     return {"windows": tuple(w if i >= first else None for i, w in enumerate(v["windows"]))}
 
 
+def _qwen2_moe_windows(c: Fields, v: dict[str, Any]) -> dict[str, Any]:
+    """Qwen 2 MoE: if asked for, every other layer below `max_window_layers`, unless layer_types says it all."""
+    if not c.flag("use_sliding_window", default=False):
+        return {"windows": (None,) * v["layers"]}
+    if c.find("layer_types") is not None:
+        return {}
+    end = c.integer("max_window_layers", default=28, low=0)
+    return {"windows": tuple(w if i % 2 == 0 and i < end else None for i, w in enumerate(v["windows"]))}
+
+
 def _all_windows_if_used(c: Fields, v: dict[str, Any]) -> dict[str, Any]:
     return {} if c.flag("use_sliding_window", default=False) else {"windows": (None,) * v["layers"]}
 
@@ -192,7 +204,7 @@ def _gemma3_local_rope(c: Fields, v: dict[str, Any]) -> dict[str, Any]:
 
 
 def _smollm3(c: Fields, v: dict[str, Any]) -> dict[str, Any]:
-    """Every fourth layer has no positions."""
+    """Every fourth layer has no positions, and the window if one is used."""
     flags = c.find("no_rope_layers")
     every = c.integer("no_rope_layer_interval", default=4)
     turned = (
@@ -201,6 +213,8 @@ def _smollm3(c: Fields, v: dict[str, Any]) -> dict[str, Any]:
     if len(turned) != v["layers"]:
         raise UnsupportedError(f"config.json: no_rope_layers has {len(turned)} entries for {v['layers']} layers")
     windows = v["windows"] if c.flag("use_sliding_window", default=False) else (None,) * v["layers"]
+    if c.find("layer_types") is None:
+        windows = tuple(None if rotary else window for rotary, window in zip(turned, windows, strict=True))
     return {"rope_layers": turned, "windows": windows}
 
 
@@ -218,7 +232,7 @@ def _experts(c: Fields, v: dict[str, Any]) -> dict[str, Any]:
     experts = ExpertSpec(
         count=c.integer("num_local_experts", "num_experts"),
         used=c.integer("num_experts_per_tok"),
-        intermediate=c.integer("moe_intermediate_size", "intermediate_size"),
+        intermediate=c.integer("moe_intermediate_size", "intermediate_size", "ffn_dim"),
         renormalize=c.flag("norm_topk_prob", default=v["family"] == "mixtral"),
         shared=c.integer("shared_expert_intermediate_size", default=0, low=0),
     )
@@ -276,7 +290,7 @@ CONFIG_FAMILIES: dict[str, ConfigFamily] = {
     "granite": ConfigFamily("granite", _RMS6, (_granite,)),
     "olmo2": ConfigFamily("olmo2", {"rms_norm_eps": 1e-5}),
     "mixtral": ConfigFamily("mixtral", {"rope_theta": 1_000_000.0, "num_experts_per_tok": 2}, (_experts,)),
-    "qwen2_moe": ConfigFamily("qwen2moe", _RMS6, (_uses_window_from, _experts)),
+    "qwen2_moe": ConfigFamily("qwen2moe", _RMS6, (_qwen2_moe_windows, _experts)),
     "qwen3_moe": ConfigFamily("qwen3moe", _RMS6, (_all_windows_if_used, _experts)),
     "gpt2": ConfigFamily("gpt2", {**_BLOCKS, "activation_function": "gelu_new"}, (_layer_norm, _gpt2)),
     "bloom": ConfigFamily("bloom", {**_BLOCKS, "seq_length": 2048}, (_layer_norm, _bloom)),
