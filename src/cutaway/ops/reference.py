@@ -1,7 +1,9 @@
 """The definition of every operation, in NumPy float32, a few lines each: slow, and what other backends are held to.
+Functions and short sums are evaluated in float64 and rounded once, so that no processor has a reference of its own.
 
 With `quantize_activations` it rounds what the CPU backend rounds: activations to int8 per token and group of 32 before
-a product with a quantized weight, and keys and values to the types of the cache layout.
+a product with a quantized weight, and keys and values to the types of the cache layout; products are then summed in
+float64, too.
 """
 
 from __future__ import annotations
@@ -9,12 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cutaway.formats import dequantize
+from cutaway.ops import exact
 from cutaway.ops.protocol import (
     F32,
     I32,
@@ -70,8 +71,7 @@ class ReferencePages:
 
 
 def _silu(x: F32) -> F32:
-    with np.errstate(over="ignore"):  # exp(-x) may be inf, and x / inf is the right 0
-        return np.asarray(x / (1 + np.exp(-x)))
+    return np.asarray(x / (1 + exact.exp(-x)))  # exp(-x) may be inf, and x / inf is the right 0
 
 
 def _gelu(x: F32) -> F32:
@@ -80,7 +80,7 @@ def _gelu(x: F32) -> F32:
 
 
 def _gelu_tanh(x: F32) -> F32:
-    return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))))
+    return np.asarray(0.5 * x * (1 + exact.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))))
 
 
 def _relu(x: F32) -> F32:
@@ -100,8 +100,8 @@ def normalize(x: F32, norm: Norm | None) -> F32:
     if norm is None:
         return x
     if norm.kind == "layer":
-        x = x - x.mean(-1, keepdims=True, dtype=np.float32)
-    root = np.sqrt(np.mean(x * x, -1, keepdims=True, dtype=np.float32) + norm.eps)
+        x = x - exact.mean(x)
+    root = np.sqrt(exact.mean(x * x) + np.float32(norm.eps))
     y: F32 = np.asarray(x * (1 / root) * norm.weight)
     return y if norm.bias is None else np.asarray(y + norm.bias)
 
@@ -121,16 +121,16 @@ def rotate(x: F32, rope: Rope, positions: I32) -> F32:
     return y
 
 
-def softmax(scores: NDArray[Any]) -> NDArray[Any]:
+def softmax(scores: F32) -> F32:
     """Over the last axis. A NaN or an inf makes its row NaN."""
     with np.errstate(invalid="ignore"):
-        weights = np.exp(scores - scores.max(-1, keepdims=True))
-        return np.asarray(weights / weights.sum(-1, keepdims=True))
+        weights = exact.exp(scores - scores.max(-1, keepdims=True))
+        return np.asarray(weights / exact.total(weights))
 
 
 def capped(x: F32, cap: float | None) -> F32:
     """cap * tanh(x / cap); x itself when there is no cap."""
-    return x if cap is None else np.asarray(cap * np.tanh(x / cap))
+    return x if cap is None else np.asarray(cap * exact.tanh(x / cap))
 
 
 @dataclass(slots=True)
@@ -180,7 +180,8 @@ class ReferenceOps:
         assert isinstance(weight, ReferenceWeight)
         if self.quantize_activations and weight.type not in FLOAT_TYPES:
             x = round_groups(x, ACTIVATION_GROUP)
-        y = x @ weight.values.T
+        # Where sums are rounded to codes their last bit counts; elsewhere speed does.
+        y = exact.multiply(x, weight.values) if self.quantize_activations else x @ weight.values.T
         return y if weight.bias is None else y + weight.bias
 
     def project(self, x: F32, norm: Norm | None, weights: Sequence[Weight]) -> tuple[F32, ...]:
@@ -218,11 +219,11 @@ class ReferenceOps:
         q = q.reshape(len(q), attention.kv_heads, shared, attention.head_dim)
         out = np.empty_like(q)
         for token, keys, values, distance in _visible(step, kv, attention.window):
-            scores = np.einsum("gsd,kgd->gsk", q[token], keys) * attention.scale
+            scores = exact.contract("gsd,kgd->gsk", q[token], keys) * attention.scale
             scores = capped(scores, attention.softcap)
             if attention.slopes is not None:
                 scores = scores + attention.slopes.reshape(scores.shape[0], -1, 1) * distance
-            out[token] = np.einsum("gsk,kgd->gsd", softmax(scores), values)
+            out[token] = exact.contract("gsk,kgd->gsd", softmax(scores), values)
         return out.reshape(len(q), -1)
 
     def project_add(self, x: F32, a: F32, weight: Weight, norm: Norm | None, scale: float) -> F32:
@@ -255,8 +256,7 @@ class ReferenceOps:
         )
         if experts.shared_router is None:
             return y
-        with np.errstate(over="ignore"):
-            return np.asarray(y / (1 + np.exp(-self.multiply(n, experts.shared_router))))
+        return np.asarray(y / (1 + exact.exp(-self.multiply(n, experts.shared_router))))
 
     def logits(self, step: Step, x: F32, norm: Norm, head: Weight, scale: float, softcap: float | None) -> F32:
         return capped(self.multiply(normalize(x[step.rows], norm), head) * scale, softcap)
@@ -275,7 +275,7 @@ def expert_shares(logits: F32, experts: Experts) -> F32:
     taken = np.argsort(-probabilities, axis=-1, kind="stable")[:, : experts.used]  # stable: ties to the lower index
     kept = np.take_along_axis(probabilities, taken, -1)
     if experts.renormalize:
-        kept = kept / kept.sum(-1, keepdims=True)
+        kept = kept / exact.total(kept)
     shares = np.zeros_like(probabilities)
     np.put_along_axis(shares, taken, kept * experts.scale, -1)
     return shares
