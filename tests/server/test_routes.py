@@ -34,7 +34,14 @@ def error_of(route: Route, body: Any) -> str:
     if route.dialect.namespace == "/v1/messages":
         assert body["type"] == "error" and body["request_id"] and set(body["error"]) == {"type", "message"}
         return str(body["error"]["message"])
-    assert set(body) == {"error"} and set(body["error"]) == {"message", "type", "param", "code"}
+    assert set(body) == {"error"}
+    if route.dialect.namespace == "/api/":
+        assert isinstance(body["error"], str)
+        return str(body["error"])
+    if route.dialect.namespace == "/infill":
+        assert set(body["error"]) == {"code", "message", "type"} and 400 <= body["error"]["code"] < 500
+        return str(body["error"]["message"])
+    assert set(body["error"]) == {"message", "type", "param", "code"}
     return str(body["error"]["message"])
 
 

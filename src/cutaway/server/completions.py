@@ -17,6 +17,7 @@ from cutaway.server.chat import usage_json
 from cutaway.server.fields import Completion
 from cutaway.server.generate import Asked, generate
 from cutaway.server.hearing import heard
+from cutaway.server.infill import Gap
 from cutaway.server.logprobs import CompletionLogprobs, chat_logprob, prompt_entries
 from cutaway.server.message import Message
 from cutaway.server.parameters import check_stream_options, wants_usage
@@ -43,30 +44,52 @@ def _asked(fields: Completion) -> Asked:
     if fields.logprobs is not None:
         params = {"logprobs": fields.logprobs} | ({"prompt_logprobs": fields.logprobs} if fields.echo else {})
     unsaid = fields.max_tokens is None and fields.n_predict is None
+    texts = Texts(prompts, add_special=fields.add_special_tokens is not False)
     return Asked(
-        Texts(prompts, add_special=fields.add_special_tokens is not False), answers=len(prompts) * (fields.n or 1),
-        params=params, max_tokens=MAX_TOKENS if unsaid else None,
+        _gap(fields, prompts) if fields.suffix else texts, answers=len(prompts) * (fields.n or 1), params=params,
+        max_tokens=MAX_TOKENS if unsaid else None,
     )  # fmt: skip
+
+
+def _gap(fields: Completion, prompts: Sequence[Prompt]) -> Gap:
+    """What `suffix` asks for: the text between it and the prompt. Raises ApiError."""
+    (prompt, *more) = prompts
+    if more or not isinstance(prompt, str) or fields.echo:
+        raise bad_request("suffix needs one prompt, a text, and no echo", "suffix", "parameter_unsupported")
+    return Gap(prompt, fields.suffix or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts or token ids. add_special: begin each text with the tokens that the model wants there."""
+    """Texts or token ids. add_special: begin each text with the tokens that the model wants there. parse_special: read
+    control tokens in them."""
 
     prompts: Sequence[Prompt]
     add_special: bool
+    parse_special: bool = False
 
     def prepare(self, _served: Served, engine: Engine, params: SamplingParams) -> Prepared:
         """Each one's token ids. Raises ApiError."""
         warnings: list[str] = []
-        tokens = heard(warnings, _encoded, engine.tokenizer, self.prompts, self.add_special)
+        tokens = heard(warnings, self._encoded, engine.tokenizer)
         return Prepared(tokens, params, warnings=tuple(warnings))
+
+    def _encoded(self, tokenizer: Tokenizer) -> list[list[int]]:
+        """Raises ApiError for a prompt without any token."""
+        options = {"add_special": self.add_special, "parse_special": self.parse_special}
+        found = [p if isinstance(p, list) else tokenizer.encode(p, **options) for p in self.prompts]
+        for number, tokens in enumerate(found):
+            if not tokens:
+                which = f"prompt {number} has" if len(found) > 1 else "the prompt has"
+                raise bad_request(
+                    f"{which} no tokens, and this model adds none of its own; give it some text", "prompt",
+                    "prompt_empty",
+                )  # fmt: skip
+        return found
 
 
 def _prompts(fields: Completion) -> list[Prompt]:
     """One or several. Raises ApiError for none, and for what this route does not do."""
-    if fields.suffix:
-        raise bad_request("suffix is not supported here", "suffix", "parameter_unsupported")
     if fields.best_of is not None and fields.best_of != (fields.n or 1):
         raise bad_request("best_of is not supported here; it may only equal n", "best_of", "parameter_unsupported")
     if fields.truncation == "auto":
@@ -86,18 +109,6 @@ def _prompts(fields: Completion) -> list[Prompt]:
     if len(prompts) > MAX_PROMPTS:
         raise bad_request(f"prompt has {len(prompts)} entries; {MAX_PROMPTS} are allowed", "prompt", "limit_exceeded")
     return prompts
-
-
-def _encoded(tokenizer: Tokenizer, prompts: Sequence[Prompt], add_special: bool) -> list[list[int]]:
-    """Token ids. A text is never read as control tokens. Raises ApiError for one without any token."""
-    found = [p if isinstance(p, list) else tokenizer.encode(p, add_special=add_special) for p in prompts]
-    for number, tokens in enumerate(found):
-        if not tokens:
-            which = f"prompt {number} has" if len(found) > 1 else "the prompt has"
-            raise bad_request(
-                f"{which} no tokens, and this model adds none of its own; give it some text", "prompt", "prompt_empty"
-            )
-    return found
 
 
 class CompletionTeller:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cutaway.server.problems import ApiError
-from cutaway.server.sse import DONE, KEEP_ALIVE, sse
+from cutaway.server.sse import DONE, KEEP_ALIVE, sse, to_json
 
 Event = dict[str, Any]
 
@@ -52,4 +52,27 @@ ANTHROPIC = Dialect(
     error=ApiError.anthropic_body,
     error_event=lambda error, id: _named(error.anthropic_body(id)),
     namespace="/v1/messages",
+)
+
+
+def _line(event: Event) -> bytes:
+    return to_json(event) + b"\n"
+
+
+OLLAMA = Dialect(
+    event=_line,
+    error=lambda error, _id: {"error": error.message},
+    error_event=lambda error, _id: _line({"error": error.message}),
+    media_type="application/x-ndjson",
+    keep_alive=b"",  # every line must be an object
+    resumable=False,
+    namespace="/api/",
+)
+LLAMA_CPP = Dialect(
+    event=sse,
+    error=lambda error, _id: {"error": {"code": error.status, "message": error.message, "type": error.type}},
+    error_event=lambda error, _id: sse(
+        {"error": {"code": error.status, "message": error.message, "type": error.type}}
+    ),
+    namespace="/infill",
 )

@@ -145,21 +145,37 @@ STATEFUL = ("previous_response_id", "conversation", "prompt", "background")
 """What only a server that keeps responses could obey; refused where the value asks for it."""
 
 
-class Responses(Choosing):
-    """POST /v1/responses"""
+class Infill(Choosing):
+    """POST /infill"""
 
-    without_effect = (*STATEFUL, "max_tool_calls", "context_management")
+    input_prefix: str
+    input_suffix: str
+    input_extra: list[dict[str, Any]] | None = None
+    prompt: str | None = None
 
+
+_RESPONSES = (*STATEFUL, "max_tool_calls", "context_management")
+
+
+class CountInput(Choosing):
+    """POST /v1/responses/input_tokens"""
+
+    without_effect: ClassVar[tuple[str, ...]] = _RESPONSES
     input: str | list[dict[str, Any]]
     instructions: str | None = None
-    max_output_tokens: Annotated[int, Ge(0)] | None = None
-    text: dict[str, Any] | None = None
-    reasoning: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    top_logprobs: Annotated[int, Ge(0), Le(20)] | None = None
+    reasoning: dict[str, Any] | None = None
+    text: dict[str, Any] | None = None
     include: list[str] | None = None
+
+
+class Responses(CountInput):
+    """POST /v1/responses"""
+
+    max_output_tokens: Annotated[int, Ge(0)] | None = None
+    top_logprobs: Annotated[int, Ge(0), Le(20)] | None = None
     metadata: dict[str, str] | None = None
     store: bool | None = None
     user: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cutaway.server.answering import Teller, answer, entered
+from cutaway.server.fields import Choosing
 from cutaway.server.parameters import Form, sampling_params
 from cutaway.server.prepared import Input
 from cutaway.server.route import read_request
@@ -22,7 +23,8 @@ class Asked:
     """What a request asks for, in the terms that all APIs share.
 
     answers: how many in all. form: what the API has for `response_format`. params: sampling parameters that the route
-    reads itself; they win. max_tokens: where neither the request nor the config says.
+    reads itself; they win. max_tokens: where neither the request nor the config says. chosen: the fields that say how
+    tokens are chosen, where they are not the request's own. warnings: of what the route left out.
     """
 
     input: Input
@@ -30,25 +32,32 @@ class Asked:
     form: Form | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     max_tokens: int | None = None
+    chosen: Choosing | None = None
+    warnings: Sequence[str] = ()
 
 
-async def generate(request: Request, ask: Callable[[Any], Asked], teller: Callable[[Run, Any], Teller]) -> Response:
+async def generate(
+    request: Request, ask: Callable[[Any], Asked], teller: Callable[[Run, Any], Teller],
+    read: tuple[Any, list[str]] | None = None,
+) -> Response:
     """Read the request, check it, run it and tell of it.
 
-    ask: from the route's fields to what they ask for; raises ApiError. teller: of a run and the fields.
-    """
+    ask: from the route's fields to what they ask for; raises ApiError. teller: of a run and the fields. read: the
+    fields and warnings, if the body has been read.
+    """  # fmt: skip
     service = service_of(request)
-    fields, warnings = await read_request(request)
+    fields, warnings = read if read is not None else await read_request(request)
     asked = ask(fields)
-    async with entered(request, service, fields.model, asked.answers) as visit:
+    chosen = asked.chosen or fields
+    async with entered(request, service, chosen.model, asked.answers) as visit:
         served, engine = visit.lease.served, visit.lease.engine
         params, said, names = sampling_params(
-            fields, engine.defaults, service.config.limits, service.sampling, form=asked.form, **_params(asked, service)
+            chosen, engine.defaults, service.config.limits, service.sampling, form=asked.form, **_params(asked, service)
         )
         visit.names |= names
         ready = await service.in_thread(asked.input.prepare, served, engine, params)
-        visit.warnings += [*warnings, *said, *ready.warnings]
-        run = Run(visit, ready.prompts, ready.params, reader=ready.reader, key=fields.cache_salt)
+        visit.warnings += [*warnings, *asked.warnings, *said, *ready.warnings]
+        run = Run(visit, ready.prompts, ready.params, reader=ready.reader, key=chosen.cache_salt)
         return await answer(request, run, teller(run, fields), stream=bool(fields.stream))
 
 

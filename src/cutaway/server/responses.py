@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cutaway.server.answering import JsonReply
 from cutaway.server.blocks import Block, Blocks, Move
 from cutaway.server.fields import Responses
 from cutaway.server.generate import Asked, generate
@@ -16,7 +17,9 @@ from cutaway.server.logprobs import chat_logprob
 from cutaway.server.message import Message
 from cutaway.server.parameters import check_told
 from cutaway.server.responses_input import LOGPROBS, dialogue_of, response_format
+from cutaway.server.route import read_request
 from cutaway.server.run import Piece, Run
+from cutaway.server.service import request_id, service_of
 
 
 async def responses(request: Request) -> Response:
@@ -29,6 +32,15 @@ def _asked(fields: Responses) -> Asked:
     told = 0 if LOGPROBS in (fields.include or ()) else None
     params = {"logprobs": told if fields.top_logprobs is None else fields.top_logprobs}
     return Asked(dialogue_of(fields), form=response_format(fields), params=params)
+
+
+async def input_tokens(request: Request) -> Response:
+    """How many tokens a request to /v1/responses would have."""
+    fields, _ = await read_request(request)
+    dialogue, service = dialogue_of(fields), service_of(request)
+    async with service.roster.lease(fields.model, request_id(request)) as lease:
+        ready = await service.in_thread(dialogue.prepare, lease.served, lease.engine, lease.engine.defaults)
+    return JsonReply({"object": "response.input_tokens", "input_tokens": len(ready.prompts[0])})
 
 
 class ResponsesTeller:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from cutaway.server.dialogue import Dialogue, chosen_tools
-from cutaway.server.fields import STATEFUL, Responses
+from cutaway.server.fields import STATEFUL, CountInput
 from cutaway.server.problems import bad_request
 
 LOGPROBS = "message.output_text.logprobs"
 _ROLES = ("user", "assistant", "system", "developer")
 
 
-def dialogue_of(fields: Responses) -> Dialogue:
+def dialogue_of(fields: CountInput) -> Dialogue:
     """Raises ApiError that names what cannot be used."""
     for name in STATEFUL:
         if (fields.model_extra or {}).get(name) not in (None, False):
@@ -42,7 +42,7 @@ def dialogue_of(fields: Responses) -> Dialogue:
     )  # fmt: skip
 
 
-def _tools(fields: Responses) -> list[dict[str, Any]] | None:
+def _tools(fields: CountInput) -> list[dict[str, Any]] | None:
     """In the shape of chat completions."""
     made = []
     for number, tool in enumerate(fields.tools or ()):
@@ -94,7 +94,7 @@ def _text(content: Any, where: str) -> str:
     return "".join(part["text"] for part in content)
 
 
-def response_format(fields: Responses) -> tuple[str, dict[str, Any]] | None:
+def response_format(fields: CountInput) -> tuple[str, dict[str, Any]] | None:
     """`text.format`, and what it says as chat completions have it."""
     format = (fields.text or {}).get("format")
     if not isinstance(format, Mapping):
