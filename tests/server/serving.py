@@ -140,7 +140,8 @@ def raw_request(
 ) -> socket.socket:
     """A connection on which a request was sent and nothing was read yet."""
     body = json.dumps(fields).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
     connection = socket.socket()
     if receive_buffer is not None:  # before it connects: the window is agreed on then
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)

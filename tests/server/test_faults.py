@@ -28,8 +28,8 @@ def test_a_head_that_never_ends_is_cut_off(smollm2_path: Path, monkeypatch: pyte
         running(config_for(smollm2_path)) as server,
         connect(server) as silent, connect(server) as slow, connect(server) as second,
     ):  # fmt: skip
-        slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n")
-        second.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+        slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n")
+        second.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert second.recv(65536).startswith(b"HTTP/1.1 200")
         second.sendall(b"GET /vers")  # the second request of a connection, too
         for connection in (silent, slow):
@@ -44,7 +44,7 @@ def test_a_head_that_never_ends_is_cut_off(smollm2_path: Path, monkeypatch: pyte
 def test_a_body_that_never_ends_is_a_408(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "BODY_SECONDS", 0.5)
     with running(config_for(smollm2_path)) as server, connect(server) as connection:
-        connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
         began = time.monotonic()
         assert connection.recv(65536).startswith(b"HTTP/1.1 408")
         assert time.monotonic() - began >= 0.4

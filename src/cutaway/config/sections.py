@@ -69,6 +69,9 @@ class ModelConfig:
 class ServerConfig:
     """Where a server listens, whom it lets in, how patient it is.
 
+    cors_origins: pages that may use the server. allowed_hosts: further names that it answers to ("*.example.com": all
+    below it, "*": all); a loopback address answers to loopback names, another to every name unless some are listed.
+    trusted_proxies: addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed.
     memory: for all models together, as "6 GB" or bytes; None: what is available when it starts. verify: hash models
     when their file changed since, or always. strict: an unknown field of a request is an error, not a warning.
     keep_alive: seconds between comments on a silent stream. send_timeout: seconds that a reader may take nothing.
@@ -84,6 +87,8 @@ class ServerConfig:
     api_keys: tuple[Name, ...] = ()
     api_keys_file: str | None = None
     cors_origins: tuple[Name, ...] = ()
+    allowed_hosts: tuple[Name, ...] = ()
+    trusted_proxies: tuple[Name, ...] = ()
     strict: bool = False
     memory: str | int | None = None
     verify: Literal["changed", "always"] = "changed"

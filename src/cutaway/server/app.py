@@ -19,6 +19,7 @@ from cutaway.errors import ConfigError
 from cutaway.server.admission import Admission
 from cutaway.server.answering import resumable
 from cutaway.server.gate import Gate, error_reply
+from cutaway.server.hosts import Hosts
 from cutaway.server.keys import read_keys
 from cutaway.server.logs import Log
 from cutaway.server.metrics import Metrics
@@ -51,7 +52,9 @@ def create_app(
             app.add_route(path, resumable(route.handler) if route.operation else route.handler, methods=[route.method])
     describe_routes(app, ROUTES)
     _answer_errors(app, service.log)
-    app.add_middleware(Gate, keys=service.keys, log=service.log, table=RouteTable(ROUTES))
+    app.add_middleware(
+        Gate, keys=service.keys, hosts=Hosts(config.server), log=service.log, table=RouteTable(ROUTES)
+    )
     if config.server.cors_origins:  # around the gate, so that a page can read why it was refused
         app.add_middleware(
             CORSMiddleware, allow_origins=list(config.server.cors_origins), allow_methods=["GET", "POST"],

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cutaway.server.answering import JsonReply
 from cutaway.server.dialects import Dialect
+from cutaway.server.hosts import Hosts
 from cutaway.server.keys import OPEN_PATHS, Keys
 from cutaway.server.logs import Log
 from cutaway.server.problems import ApiError, as_api_error
@@ -26,10 +27,11 @@ _ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
 class Gate:
     """Pure ASGI: nothing is between a route and its socket."""
 
-    def __init__(self, app: ASGIApp, *, keys: Keys, log: Log, table: RouteTable) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Keys, hosts: Hosts, log: Log, table: RouteTable) -> None:
         self._app = app
         self._table = table
         self._keys = keys
+        self._hosts = hosts
         self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,8 +43,7 @@ class Gate:
         scope["cutaway.id"] = given if _ID.fullmatch(given) else uuid.uuid4().hex
         scope["cutaway.caller"] = ""
         scope["cutaway.began"] = time_ns()
-        scope["cutaway.route"] = self._table.find(scope["path"])
-        scope["cutaway.dialect"] = self._table.dialect(scope["path"])
+        self._locate(scope)
         started = False
 
         async def send_with_id(message: Message) -> None:
@@ -53,6 +54,8 @@ class Gate:
             await send(message)
 
         try:
+            self._hosts.check(scope)
+            self._locate(scope)  # again: an absolute target is a path now
             if scope["method"] != "OPTIONS" and scope["path"] not in OPEN_PATHS:
                 scope["cutaway.caller"] = self._keys.caller(request)
             await self._app(scope, receive, send_with_id)
@@ -60,6 +63,11 @@ class Gate:
             if started:
                 raise
             await error_reply(request, error, self._log)(scope, receive, send_with_id)
+
+    def _locate(self, scope: Scope) -> None:
+        """Note the route that a path is, and the dialect of its errors."""
+        scope["cutaway.route"] = self._table.find(scope["path"])
+        scope["cutaway.dialect"] = self._table.dialect(scope["path"])
 
 
 def error_reply(request: HTTPConnection, error: Exception, log: Log) -> Response:

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from cutaway.config import Config, ServerConfig
 from cutaway.errors import ConfigError, CutawayError
 from cutaway.server.app import create_app
+from cutaway.server.hosts import is_loopback
 from cutaway.server.service import Service
 from cutaway.trace import NULL, Recorder
 
@@ -32,7 +33,7 @@ def serve(config: Config, *, log_stream: TextIO | None = None) -> None:
         service = server.service
         host, port = listener.getsockname()[:2]
         service.log.info("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}")
-        if config.server.host not in ("127.0.0.1", "localhost", "::1") and not service.keys:
+        if not is_loopback(config.server.host) and not service.keys:
             service.log.warning(
                 "open to everybody who reaches this address: no API keys are set", host=config.server.host
             )
@@ -108,6 +109,8 @@ def make_server(config: Config, log_stream: TextIO | None = None, recorder: Reco
             access_log=False,
             lifespan="on",
             server_header=False,
+            proxy_headers=bool(config.server.trusted_proxies),
+            forwarded_allow_ips=list(config.server.trusted_proxies),
             ws="none",
             timeout_graceful_shutdown=max(1, round(config.server.grace)),
             timeout_keep_alive=75,
