@@ -31,9 +31,9 @@ class Running:
     """A server that runs. url: where; log: what it has logged, as JSON lines."""
 
     def __init__(self, config: Config, recorder: Recorder = NULL) -> None:
-        self.stream = io.StringIO()
+        self._stream = io.StringIO()
         self.listener = open_listener(config.server)
-        self.server = make_server(config, self.stream, recorder)
+        self.server = make_server(config, self._stream, recorder)
         self.port = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=120)
@@ -42,6 +42,12 @@ class Running:
     @property
     def service(self) -> Service:
         return self.server.service
+
+    @property
+    def stream(self) -> io.StringIO:
+        """The log's, with everything that was logged so far."""
+        assert self.service.log.flush(10)
+        return self._stream
 
     def start(self) -> None:
         self._thread.start()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from cutaway.engine.counts import Counts
 from cutaway.engine.request import Request, Sink
 from cutaway.engine.speculation import Speculator
 from cutaway.engine.work import Work
@@ -20,13 +21,14 @@ class Door:
     """Turns a prompt and its parameters into requests, or refuses them with the numbers.
 
     vocab: rows of the model's logits. context: tokens that prompt and answer may have together. speculate: draft tokens
-    of answers whose parameters do not say.
+    of answers whose parameters do not say. counts: kept by the requests.
     """
 
     tokenizer: Tokenizer
     vocab: int
     context: int
     speculate: bool = False
+    counts: Counts = field(default_factory=Counts)
     _last: int = 0
 
     def requests(
@@ -52,7 +54,9 @@ class Door:
             before = tokens if params.constraint is None else None  # what a constraint asks for is shown whole
             detokenizer = self.tokenizer.detokenizer(shown=params.visible_tokens, after=before)
             stops = StopChecker(params, ends, detokenizer, room=room)
-            request = Request(work, params, sampler, stops, choice=choice, seed=seed, events=events, name=name)
+            request = Request(
+                work, params, sampler, stops, choice=choice, seed=seed, events=events, name=name, counts=self.counts
+            )
             request.warnings.extend(warnings)
             if params.speculate == "ngram" or (params.speculate is None and self.speculate):
                 request.most = room if params.max_tokens is None else min(room, params.max_tokens)

@@ -67,6 +67,7 @@ class EngineCore:
         self._step_function = step_function
         self._tokenizer = tokenizer
         self._door = Door(tokenizer, vocab, self.context, speculate)
+        self.counts = self._door.counts
         self._recorder = recorder
         self._team = team
         self._requests: dict[int, Request] = {}
@@ -93,7 +94,7 @@ class EngineCore:
         with self._gate:
             if self._closed:
                 why = f"it failed: {self._broken!r}" if self._broken else "it was closed"
-                raise EngineError(f"the engine takes no more requests; {why}")
+                raise EngineError(f"the engine takes no more requests; {why}") from self._broken
             events: SimpleQueue[Event] = SimpleQueue()
             requests = tuple(self._door.requests(prompt, params, seed, key, sink or events, name))
             self._inbox.put(("submit", requests))
@@ -271,6 +272,8 @@ class EngineCore:
         """Nothing is accepted any more: whoever is still here, also in the inbox, hears how it ended."""
         self._requests.update({r.id: r for word, rs in self._drained() if word == "submit" for r in rs})
         error = EngineError(f"the engine failed: {self._broken!r}") if self._broken else None
+        if error is not None:
+            error.__cause__ = self._broken
         for request in list(self._requests.values()):
             if not request.finished:
                 request.finish(StopReason("error" if error else "cancelled", None, request.outputs), error)

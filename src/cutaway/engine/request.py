@@ -10,6 +10,7 @@ from typing import Protocol
 
 from cutaway.cache import PrefixBreak
 from cutaway.engine.cost import CostModel, pairs
+from cutaway.engine.counts import Counts
 from cutaway.engine.events import Event, Finished, Timings, TokenChosen, TokenLogprob, Usage
 from cutaway.engine.speculation import Speculator
 from cutaway.engine.work import Chunk, Work
@@ -39,7 +40,7 @@ class Request:
 
     def __init__(
         self, work: Work, params: SamplingParams, sampler: Sampler, stops: StopChecker, *,
-        choice: int, seed: int, events: Sink, name: str | None = None,
+        choice: int, seed: int, events: Sink, name: str | None = None, counts: Counts | None = None,
     ) -> None:
         self.work = work
         self.name = str(work.id) if name is None else name  # what records call it
@@ -49,6 +50,7 @@ class Request:
         self.sampler = sampler
         self.stops = stops
         self.events = events
+        self._counts = counts or Counts()
         self.finished = False
         self.most = 0  # tokens that the answer can have; only speculation asks
         self.speculator: Speculator | None = None
@@ -81,6 +83,8 @@ class Request:
         """The scheduler took it up, for the first time or again. broke: why no more of it was found in pages."""
         if self._cached is None:
             self._cached, self._broke = self.work.computed, broke
+            self._counts.looked_up += self.work.prompt
+            self._counts.found += min(self._cached, self.work.prompt)
             self._started = monotonic()
 
     def preempted(self) -> None:
@@ -133,6 +137,8 @@ class Request:
         """Append a token and tell of it."""
         if self._first is None:
             self._first = monotonic()
+            self._counts.prompt += self.work.prompt
+        self._counts.generated += 1
         choice = chosen.choice
         self.work.tokens.append(choice.token)
         logprob = None

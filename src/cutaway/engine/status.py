@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from cutaway.engine.counts import Counts
 from cutaway.engine.loop import EngineCore
 
 
@@ -20,7 +21,7 @@ class Pages:
 @dataclass(frozen=True, slots=True)
 class Status:
     """running, waiting: answers; steps: so far, busy: seconds spent in them; preemptions: so far; drafted, accepted:
-    tokens that speculation computed beforehand so far, and those of them that were chosen.
+    tokens that speculation computed beforehand so far, and those of them that were chosen. counts: of tokens so far.
 
     Read while the engine works on: each number is right for some moment, all together perhaps not for the same one.
     """
@@ -33,6 +34,7 @@ class Status:
     pages: tuple[Pages, ...]
     drafted: int = 0
     accepted: int = 0
+    counts: Counts = field(default_factory=Counts)
 
 
 def status_of(core: EngineCore) -> Status:
@@ -44,4 +46,4 @@ def status_of(core: EngineCore) -> Status:
     ]
     running, waiting = len(core.scheduler.running), len(core.scheduler.waiting)
     counts = core.steps, core.busy, core.preemptions
-    return Status(running, waiting, *counts, tuple(pools), core.drafted, core.accepted)
+    return Status(running, waiting, *counts, tuple(pools), core.drafted, core.accepted, replace(core.counts))

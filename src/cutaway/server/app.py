@@ -69,7 +69,7 @@ def make_service(config: Config, log_stream: TextIO | None = None, recorder: Rec
     models, names = served_models(config, recorder)
     roster = Roster(models, names, config, log.info)
     admission = Admission(config.limits)
-    metrics = Metrics(roster, admission)
+    metrics = Metrics(roster, admission, log)
     return Service(
         config, roster, admission, read_keys(config.server), metrics, log, Tapes(config.server.resume),
         _telemetry(config, log),
@@ -104,6 +104,7 @@ def _lifespan(service: Service, failed: Callable[[], None] | None) -> Lifespan:
         if service.telemetry is not None:
             await asyncio.to_thread(service.telemetry.close)
         service.threads.shutdown()
+        await asyncio.to_thread(service.log.flush)
 
     return lifespan
 

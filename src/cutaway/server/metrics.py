@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from cutaway.cache import PrefixBreak
 from cutaway.engine import Status, Timings, Usage
 from cutaway.server.admission import Admission
+from cutaway.server.logs import Log
 from cutaway.server.roster import Roster
 
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
@@ -22,9 +23,9 @@ STATES = ("unloaded", "loading", "ready", "unloading", "failed")
 class Metrics:
     """One server's metrics, in a registry of its own."""
 
-    def __init__(self, roster: Roster, admission: Admission) -> None:
+    def __init__(self, roster: Roster, admission: Admission, log: Log) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_Engines(roster, admission))
+        self._registry.register(_Engines(roster, admission, log))
         name = ("model_name",)
 
         def counter(metric: str, what: str, *labels: str) -> Counter:
@@ -33,10 +34,6 @@ class Metrics:
         def histogram(metric: str, what: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(metric, what, name, registry=self._registry, buckets=buckets)
 
-        self._prompt = counter("vllm:prompt_tokens", "Tokens of prompts.")
-        self._generated = counter("vllm:generation_tokens", "Tokens of answers.")
-        self._queries = counter("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache.")
-        self._hits = counter("vllm:prefix_cache_hits", "Prompt tokens found there.")
         self._breaks = counter("cutaway:prefix_breaks", "Prompts not found to their end, by why.", "reason")
         self._success = counter("vllm:request_success", "Answers that ended.", "finished_reason")
         self._stops = counter("cutaway:stops", "Answers by the exact reason they ended for.", "kind")
@@ -55,30 +52,35 @@ class Metrics:
         """A constraint was compiled, or found in the cache."""
         self._compile.labels(model).observe(seconds)
 
-    def token(self, model: str, gap: float | None) -> None:
-        """A token came. gap: seconds since the one before, None for the first."""
-        if gap is not None:
-            self._between.labels(model).observe(gap)
+    def first_token(self, model: str, seconds: float) -> None:
+        """An answer began, so many seconds after its request came."""
+        self._first.labels(model).observe(seconds)
+
+    def next_token(self, model: str, seconds: float) -> None:
+        """A token came, so many seconds after the one before."""
+        self._between.labels(model).observe(seconds)
 
     def answered(self, model: str, kind: str, reason: str, usage: Usage, times: Timings) -> None:
         """An answer ended. kind: of its stop; reason: as the API says it."""
         self._stops.labels(model, kind).inc()
-        self._success.labels(model, reason).inc()
-        self._generated.labels(model).inc(usage.completion_tokens)
+        self._success.labels(model, "length" if reason == "length" else "stop").inc()
         self._answer_sizes.labels(model).observe(usage.completion_tokens)
         self._queue.labels(model).observe(times.queued)
         if usage.completion_tokens:
-            self._first.labels(model).observe(times.ttft)
             self._prefill.labels(model).observe(times.prefill)
             self._decode.labels(model).observe(times.decode)
         self._whole.labels(model).observe(times.total)
 
-    def prompt(self, model: str, tokens: int, cached: int, broke: PrefixBreak | None) -> None:
-        """A prompt was answered. broke: what of it was not in the cache, and why."""
-        self._prompt.labels(model).inc(tokens)
+    def cut(self, model: str, kind: str, tokens: int, seconds: float) -> None:
+        """An answer ended before its time. kind: cancelled or error. seconds: since its request came."""
+        self._stops.labels(model, kind).inc()
+        self._success.labels(model, "abort" if kind == "cancelled" else "error").inc()
+        self._answer_sizes.labels(model).observe(tokens)
+        self._whole.labels(model).observe(seconds)
+
+    def prompt(self, model: str, tokens: int, broke: PrefixBreak | None) -> None:
+        """All answers to a prompt ended. broke: what of it was not in the cache, and why."""
         self._prompt_sizes.labels(model).observe(tokens)
-        self._queries.labels(model).inc(tokens)
-        self._hits.labels(model).inc(cached)
         if broke is not None:
             self._breaks.labels(model, broke.reason).inc()
 
@@ -93,7 +95,8 @@ class Metrics:
 class _Engines(Collector):
     """What is read off the engines when somebody looks."""
 
-    def __init__(self, roster: Roster, admission: Admission) -> None:
+    def __init__(self, roster: Roster, admission: Admission, log: Log) -> None:
+        self._log = log
         self._roster = roster
         self._admission = admission
 
@@ -106,6 +109,9 @@ class _Engines(Collector):
         for reason, count in self._admission.refused.items():
             refused.add_metric([reason], count)
         yield refused
+        dropped = CounterMetricFamily("cutaway:log_lines_dropped", "Lines of the log that could not be written.")
+        dropped.add_metric([], self._log.dropped)
+        yield dropped
 
     def _models(self) -> Iterable[Metric]:
         info = GaugeMetricFamily("cutaway_model_info", "1 for each model that is served.", labels=["name", "sha256"])
@@ -132,13 +138,19 @@ def _requests(statuses: dict[str, Status]) -> Iterable[Metric]:
     busy = CounterMetricFamily("cutaway:step_seconds", "Seconds spent in forward passes.", labels=name)
     drafted = CounterMetricFamily("vllm:spec_decode_num_draft_tokens", "Tokens that speculation proposed.", labels=name)
     accepted = CounterMetricFamily("vllm:spec_decode_num_accepted_tokens", "Those that were chosen.", labels=name)
+    prompts = CounterMetricFamily("vllm:prompt_tokens", "Tokens of prompts that were read.", labels=name)
+    generated = CounterMetricFamily("vllm:generation_tokens", "Tokens of answers.", labels=name)
+    queries = CounterMetricFamily("vllm:prefix_cache_queries", "Prompt tokens looked up.", labels=name)
+    hits = CounterMetricFamily("vllm:prefix_cache_hits", "Those that were found.", labels=name)
     for model, status in statuses.items():
         for metric, value in (
-            (running, status.running), (waiting, status.waiting), (preempted, status.preemptions),
+            (prompts, status.counts.prompt), (generated, status.counts.generated),
+            (queries, status.counts.looked_up), (hits, status.counts.found), (running, status.running),
+            (waiting, status.waiting), (preempted, status.preemptions),
             (steps, status.steps), (busy, status.busy), (drafted, status.drafted), (accepted, status.accepted),
         ):  # fmt: skip
             metric.add_metric([model], value)
-    return [running, waiting, preempted, steps, busy, drafted, accepted]
+    return [running, waiting, preempted, steps, busy, drafted, accepted, prompts, generated, queries, hits]
 
 
 def _pages(statuses: dict[str, Status]) -> Iterable[Metric]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import monotonic, time_ns
@@ -19,15 +20,16 @@ from cutaway.server.visit import Visit
 class RequestReport:
     """Filled in while the request runs. results: one per prompt, None until it is there; the Run writes them.
 
-    tokens: of all answers so far. submitted: nanoseconds since 1970.
+    submitted: to the engine, in nanoseconds since 1970; 0 before.
     """
 
     visit: Visit
     prompts: Sequence[Sequence[int]]
     params: SamplingParams
     results: list[Result | None]
-    tokens: int = 0
     submitted: int = 0
+    _tokens: Counter[int] = field(default_factory=Counter)  # choice -> how many came
+    _ended: set[int] = field(default_factory=set)  # choices
     _answered: list[Answered] = field(default_factory=list)
     _last: dict[int, float] = field(default_factory=dict)  # choice -> when its last token came
 
@@ -40,20 +42,32 @@ class RequestReport:
         """A token came."""
         now, before = monotonic(), self._last.get(choice)
         self._last[choice] = now
-        self.tokens += 1
+        self._tokens[choice] += 1
         service = self.visit.service
-        service.metrics.token(self.visit.model, None if before is None else now - before)
+        if before is None:
+            service.metrics.first_token(self.visit.model, self._age())
+        else:
+            service.metrics.next_token(self.visit.model, now - before)
         if delta.token is not None and service.log.tells_tokens(self.visit.id):
             service.log.token(self.visit.id, choice, delta.token, delta.text)
 
-    def answered(self, event: Finished, reason: str, result: Result | None) -> None:
+    @property
+    def tokens(self) -> int:
+        """Of all answers so far."""
+        return self._tokens.total()
+
+    def _age(self) -> float:
+        """Seconds since the request came."""
+        return max(0.0, (time_ns() - self.visit.began) / 1e9)
+
+    def answered(self, choice: int, event: Finished, reason: str, result: Result | None) -> None:
         """An answer ended. reason: as the API says it. result: with the last answer of a prompt."""
         metrics = self.visit.service.metrics
+        self._ended.add(choice)
         self._answered.append(Answered(event.timings, reason))
         metrics.answered(self.visit.model, event.stop.kind, reason, event.usage, event.timings)
         if result is not None:
-            usage = result.usage
-            metrics.prompt(self.visit.model, usage.prompt_tokens, usage.cached_tokens, result.broke)
+            metrics.prompt(self.visit.model, result.usage.prompt_tokens, result.broke)
 
     def usage(self) -> Usage:
         """Of all prompts together."""
@@ -65,10 +79,22 @@ class RequestReport:
         )
 
     def close(self, error: BaseException | None, status: int) -> None:
-        """The request has ended: its line and its span. status: of the reply."""
+        """The request has ended: its counts, its line and its span. status: of the reply."""
+        self._count_cut(error)
         self._log(error)
         if (telemetry := self.visit.service.telemetry) is not None:
             telemetry.tell(self._story(error, status))
+
+    def _count_cut(self, error: BaseException | None) -> None:
+        """Answers that the engine had, and that did not come to their end."""
+        if not self.submitted:
+            return
+        metrics, kind = self.visit.service.metrics, "cancelled" if error is None else "error"
+        for choice in set(range(len(self.prompts) * self.params.n)) - self._ended:
+            metrics.cut(self.visit.model, kind, self._tokens[choice], self._age())
+        for prompt, result in zip(self.prompts, self.results, strict=True):
+            if result is None:
+                metrics.prompt(self.visit.model, len(prompt), None)
 
     def _log(self, error: BaseException | None) -> None:
         visit, log = self.visit, self.visit.service.log
@@ -88,7 +114,7 @@ class RequestReport:
         if self.whole:
             log.info("request", **facts)
         elif isinstance(error, EngineError) or (error is not None and not isinstance(error, CutawayError | ApiError)):
-            log.error("request", **facts, finish="error", error=str(error))
+            log.error("request", **facts, finish="error", error=str(error), exc_info=error)
         elif error is not None:
             log.info("request", **facts, finish="error", error=str(error))
         else:

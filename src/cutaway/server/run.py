@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from time import time_ns
 from typing import Any
 
 from cutaway.engine import Collector, Delta, Finished, Result, Stream, TokenLogprob, Usage
+from cutaway.errors import CutawayError
 from cutaway.sampling import SamplingParams, StopReason
 from cutaway.sampling.grammar import compile_constraint
 from cutaway.server.mailbox import Mailbox
@@ -34,6 +36,14 @@ class Piece:
     stop: StopReason | None = None
     reason: str | None = None
     result: Result | None = None
+
+
+def own_copy(error: CutawayError) -> CutawayError:
+    """The same error to raise. One that failed a whole step is every request's: each raises its own, so that no
+    traceback grows by those of others."""
+    copied = copy(error)
+    copied.__cause__ = error.__cause__ or error
+    return copied
 
 
 class Run:
@@ -78,8 +88,9 @@ class Run:
             compiled = await service.in_thread(compile_constraint, *self.params.constraint, engine.tokenizer)
             service.metrics.compiled(self.visit.model, compiled.seconds)
             self.visit.warnings += compiled.warnings
-        self.report.submitted = time_ns()
+        submitted = time_ns()
         await service.in_thread(self._submit)
+        self.report.submitted = submitted
 
     def _submit(self) -> None:
         engine = self.visit.lease.engine
@@ -108,14 +119,14 @@ class Run:
         left = len(self._readers)
         async for prompt, event in self._mailbox.take():
             if isinstance(event, Finished) and event.error is not None:
-                raise event.error
+                raise own_copy(event.error)
             if isinstance(event, Finished) and event.stop.kind == "cancelled":
                 raise ApiError(503, "the server is shutting down", code="shutting_down", retry_after=5)
             delta = collectors[prompt].add(event)
             piece = self._piece(prompt, delta)
             if isinstance(event, Finished):
                 left -= 1
-                self.report.answered(event, piece.reason or "", piece.result)
+                self.report.answered(piece.choice, event, piece.reason or "", piece.result)
             yield piece
             if not left:
                 return
