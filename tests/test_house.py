@@ -213,7 +213,7 @@ def test_importing_cutaway_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
-PAGES = ["README", "docs/cli", "docs/numerics", "docs/performance", "docs/serving", "docs/api"]
+PAGES = ["README", "docs/cli", "docs/numerics", "docs/performance", "docs/serving", "docs/api", "docs/errors"]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import Request
 
+from cutaway.cli.serve import ServeOptions, _options
 from cutaway.config import LimitsConfig, LoggingConfig, ServerConfig, check_config, parse_config
 from cutaway.engine import TokenChosen
 from cutaway.errors import ConfigError, HashMismatchError
@@ -86,6 +87,46 @@ def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read_keys(ServerConfig(api_keys_file=str(tmp_path / "none")))
 
 
+def test_the_command_lines_keys_are_the_only_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "keys"
+    file.write_text("from-file")
+    monkeypatch.setenv("CUTAWAY_API_KEYS", "from-environment")
+    written = parse_config(f"[server]\napi_keys = ['written']\napi_keys_file = '{file}'")
+    config = _options(dataclasses.replace(written), ServeOptions(api_key=["said"]))
+    keys = read_keys(config.server)
+    assert keys.caller(request_with(authorization="Bearer said"))
+    for other in ("from-environment", "from-file", "written"):
+        with pytest.raises(ApiError):
+            keys.caller(request_with(authorization=f"Bearer {other}"))
+    for key in ("from-environment", "from-file", "written"):  # without the option all three places hold
+        assert read_keys(_options(written, ServeOptions()).server).caller(request_with(x_api_key=key))
+
+
+@pytest.mark.parametrize("value", ["", " ", "  \t", ",", " , ,"])
+def test_a_variable_of_blanks_does_not_open_the_server(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("CUTAWAY_API_KEYS", value)
+    with pytest.raises(ConfigError, match="holds no key"):
+        read_keys(ServerConfig())
+    assert not read_keys(ServerConfig(api_keys=("said",), only_api_keys=True)).caller(
+        request_with(x_api_key="said")
+    ).endswith("said")
+
+
+@pytest.mark.parametrize("key", [" ", "two words", "tail ", "\u00e9", "new\nline", "\x7f"])
+def test_a_key_that_no_request_can_send_is_refused_and_not_told(tmp_path: Path, key: str) -> None:
+    with pytest.raises(ConfigError, match="no request can send") as raised:
+        read_keys(ServerConfig(api_keys=("good", key)))
+    assert "key 2 of server.api_keys" in str(raised.value) and (key == " " or key not in str(raised.value))
+
+
+def test_a_file_without_keys_does_not_open_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it where other places hold keys: whoever names it wants it."""
+    (tmp_path / "keys").write_text("# none yet\n\n")
+    for keys in ((), ("good",)):
+        with pytest.raises(ConfigError, match="holds no key"):
+            read_keys(ServerConfig(api_keys=keys, api_keys_file=str(tmp_path / "keys")))
+
+
 def test_a_config_from_the_command_line_is_checked() -> None:
     config = parse_config("[server]\nport = 1\n[[models]]\nmodel = 'x'")
     assert check_config(config, "command line") == config
@@ -136,6 +177,7 @@ def test_tokens_of_a_share_of_requests_are_logged(share: float) -> None:
     told = sum(log.tells_tokens(str(i)) for i in range(1000))
     assert abs(told - 1000 * share) < 60
     log.token("id", 0, 5, "x")
+    assert log.flush(10)
     assert json.loads(out.getvalue())["token"] == 5
     assert not Log(LoggingConfig(token_share=1.0), out).tells_tokens("1")
 
@@ -271,8 +313,10 @@ def test_tapes_are_their_callers_and_end() -> None:
             with pytest.raises(ApiError):
                 tapes.resume(last, caller)
         assert [e async for e in tapes.resume("id:4", "me")] == []
-        other = [e async for e in tapes.record("id", "you", numbers(2, closed, 0.0))]  # an id that is taken
-        assert other[0].startswith(b"id: id.:0")
+        other = [e async for e in tapes.record("id", "you", numbers(2, closed, 0.0))]  # another's is none of its own
+        assert other[0].startswith(b"id: id:0")
+        again = [e async for e in tapes.record("id", "you", numbers(2, closed, 0.0))]  # an id that is taken
+        assert again[0].startswith(b"id: id.:0")
         assert [e async for e in tapes.resume("id:3", "me")] == rest[-1:]
         await asyncio.sleep(0.5)
         with pytest.raises(ApiError):

@@ -66,6 +66,7 @@ def _options(config: Config, options: ServeOptions) -> Config:
     server = {
         "host": options.host, "port": options.port, "memory": options.memory, "resume": options.resume,
         "api_keys": tuple(options.api_key) if options.api_key else None,
+        "only_api_keys": True if options.api_key else None,
         "cors_origins": tuple(options.cors_origin) if options.cors_origin else None,
         "strict": options.strict or None, "verify": "always" if options.verify else None,
     }  # fmt: skip

@@ -69,11 +69,13 @@ class ModelConfig:
 class ServerConfig:
     """Where a server listens, whom it lets in, how patient it is.
 
+    only_api_keys: no others than `api_keys` are valid, not those of the file or of $CUTAWAY_API_KEYS.
     cors_origins: pages that may use the server. allowed_hosts: further names that it answers to ("*.example.com": all
     below it, "*": all); a loopback address answers to loopback names, another to every name unless some are listed.
     trusted_proxies: addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed.
     memory: for all models together, as "6 GB" or bytes; None: what is available when it starts. verify: hash models
     when their file changed since, or always. strict: an unknown field of a request is an error, not a warning.
+    body_encodings: of bodies that are not UTF-8 and are taken all the same, with a warning.
     keep_alive: seconds between comments on a silent stream. send_timeout: seconds that a reader may take nothing.
     grace: seconds that running requests have after SIGTERM. resume: seconds that a stream outlives its reader, so that
     it can be taken up again (`Last-Event-ID`); 0: off. max_events: tokens that wait for a slow reader. share_prefixes:
@@ -86,6 +88,7 @@ class ServerConfig:
     port: Annotated[int, Ge(0), Le(65535)] = 8000
     api_keys: tuple[Name, ...] = ()
     api_keys_file: str | None = None
+    only_api_keys: bool = False
     cors_origins: tuple[Name, ...] = ()
     allowed_hosts: tuple[Name, ...] = ()
     trusted_proxies: tuple[Name, ...] = ()
@@ -94,6 +97,7 @@ class ServerConfig:
     verify: Literal["changed", "always"] = "changed"
     max_body: Annotated[int, Ge(1024)] = 8 * 2**20
     max_depth: Annotated[int, Ge(4), Le(500)] = 100
+    body_encodings: tuple[Literal["gb18030", "big5"], ...] = ()
     keep_alive: Annotated[float, Gt(0)] = 15.0
     send_timeout: Annotated[float, Gt(0)] = 30.0
     grace: Seconds = 30.0

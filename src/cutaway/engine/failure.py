@@ -5,7 +5,7 @@ from __future__ import annotations
 from cutaway.errors import CutawayError, EngineError
 
 
-def as_ours(error: Exception, what: str) -> CutawayError:
+def as_ours(error: BaseException, what: str) -> CutawayError:
     """An error of the tree, whatever was raised, with the cause kept."""
     if isinstance(error, CutawayError):
         return error

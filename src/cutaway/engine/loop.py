@@ -271,9 +271,7 @@ class EngineCore:
     def _end_all(self) -> None:
         """Nothing is accepted any more: whoever is still here, also in the inbox, hears how it ended."""
         self._requests.update({r.id: r for word, rs in self._drained() if word == "submit" for r in rs})
-        error = EngineError(f"the engine failed: {self._broken!r}") if self._broken else None
-        if error is not None:
-            error.__cause__ = self._broken
+        error = as_ours(self._broken, "the engine failed") if self._broken else None
         for request in list(self._requests.values()):
             if not request.finished:
                 request.finish(StopReason("error" if error else "cancelled", None, request.outputs), error)

@@ -1,10 +1,10 @@
 """Which names this server answers to, and whose pages may use it.
 
 A browser lets any page send requests to any address, also to this machine. Such a request has an Origin, and one whose
-body is not JSON is sent without a preflight; so a foreign Origin is refused, whether there was a preflight or not. A page
-that makes its own name point to this machine (DNS rebinding) has no foreign Origin, but a foreign Host; a server on a
-loopback address therefore answers to loopback names only. Names are compared as RFC 9110 and RFC 3986 define: case, port
-and a trailing dot make no difference.
+body is not JSON is sent without a preflight; so a foreign Origin is refused, whether there was a preflight or not. A
+page that makes its own name point to this machine (DNS rebinding) has no foreign Origin, but a foreign Host; a server
+on a loopback address therefore answers to loopback names only. Names are compared as RFC 9110 and RFC 3986 define:
+case, port and a trailing dot make no difference.
 """
 
 from __future__ import annotations

@@ -57,14 +57,37 @@ def _given(connection: HTTPConnection) -> str:
 
 
 def read_keys(config: ServerConfig) -> Keys:
-    """Raises ConfigError for a file that cannot be read."""
-    keys = [*config.api_keys, *os.environ.get(VARIABLE, "").replace(",", " ").split()]
+    """The keys of the config and, unless the command line gave some, of its file and the environment. Whoever names a
+    place where keys should be, and has none there, does not want an open server. Raises ConfigError."""
+    if config.only_api_keys:
+        return Keys(_checked(config.api_keys, "--api-key"))
+    keys = _checked(config.api_keys, "server.api_keys")
+    if (named := os.environ.get(VARIABLE)) is not None:
+        found = named.replace(",", " ").split()
+        if not found:
+            raise ConfigError(f"${VARIABLE} is set and holds no key", hint="unset it, or put a key into it")
+        keys += _checked(found, f"${VARIABLE}")
     if config.api_keys_file is not None:
         try:
-            lines = Path(config.api_keys_file).read_text("utf-8").splitlines()
+            lines = Path(config.api_keys_file).read_text("utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"server.api_keys_file cannot be read: {error}") from None
-        keys += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-        if not keys:
+        found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        if not found:
             raise ConfigError(f"server.api_keys_file {config.api_keys_file} holds no key")
+        keys += _checked(found, "server.api_keys_file")
     return Keys(keys)
+
+
+def _checked(keys: Iterable[str], where: str) -> list[str]:
+    """Keys that a header can carry as they are. The errors do not say the key."""
+    found = list(keys)
+    for number, key in enumerate(found, 1):
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise ConfigError(
+                f"key {number} of {where} holds a character that no request can send",
+                hint="keys are of printable ASCII characters without blanks",
+            )
+        if not key:
+            raise ConfigError(f"key {number} of {where} is empty")
+    return found

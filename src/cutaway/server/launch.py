@@ -12,17 +12,16 @@ from typing import TextIO
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cutaway.config import Config, ServerConfig
 from cutaway.errors import ConfigError, CutawayError
 from cutaway.server.app import create_app
+from cutaway.server.connection import Connection
 from cutaway.server.hosts import is_loopback
 from cutaway.server.service import Service
 from cutaway.trace import NULL, Recorder
 
 DEAD_PEER_MS = 60_000  # a peer that acknowledges nothing for that long is taken for dead
-HEAD_SECONDS = 30.0  # until the head of a request is there; whoever sends more slowly holds a connection for nothing
 
 
 def serve(config: Config, *, log_stream: TextIO | None = None) -> None:
@@ -37,7 +36,7 @@ def serve(config: Config, *, log_stream: TextIO | None = None) -> None:
             service.log.warning(
                 "open to everybody who reaches this address: no API keys are set", host=config.server.host
             )
-        with _signals_end_here():
+        with _signals_end_here(), service.log.takes_the_rest():
             asyncio.run(server.serve([listener]))
     finally:
         listener.close()
@@ -60,40 +59,6 @@ class DrainingServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-class BoundedHead(H11Protocol):
-    """uvicorn waits for the end of a request's head as long as it takes; this does not."""
-
-    _late: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._wait_for_head()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._wait_for_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._stop_waiting()
-
-    def _wait_for_head(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._stop_waiting()
-        elif self._late is None:
-            self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
-
-    def _give_up(self) -> None:
-        self._late = None
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
-
-    def _stop_waiting(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
-
-
 def make_server(config: Config, log_stream: TextIO | None = None, recorder: Recorder = NULL) -> DrainingServer:
     """Not yet running. Raises ConfigError, ModelNotFoundError."""
 
@@ -104,7 +69,7 @@ def make_server(config: Config, log_stream: TextIO | None = None, recorder: Reco
     server = DrainingServer(
         uvicorn.Config(
             app,
-            http=BoundedHead,
+            http=Connection,
             log_config=None,
             access_log=False,
             lifespan="on",

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from cutaway.server.body import Body
 from cutaway.server.fields import Fields
 from cutaway.server.problems import ApiError, bad_request
 
@@ -37,7 +38,8 @@ ONLY = {
 def read_fields(
     kind: type[F], body: Mapping[str, Any], *, strict: bool = False
 ) -> tuple[F, list[str]]:
-    """The fields, and warnings. strict: an unknown field is an error.
+    """The fields, and warnings. body: a Body, or any object. strict: an unknown field, or a key that is given twice, is
+    an error.
 
     Raises ApiError that names the field.
     """
@@ -53,12 +55,25 @@ def read_fields(
                 raise bad_request(_not_obeyed(name), name, "parameter_unsupported")
         elif name not in WITHOUT_EFFECT and name not in kind.without_effect:
             unknown.append(name)
-    warnings = [f"unknown field {_quoted(name)} was ignored{_nearest(kind, name)}" for name in unknown]
-    if unknown and (getattr(fields, "strict", None) if getattr(fields, "strict", None) is not None else strict):
+    strict = strict if getattr(fields, "strict", None) is None else bool(getattr(fields, "strict"))  # noqa: B009
+    warnings = _of_the_body(body, strict)
+    warnings += [f"unknown field {_quoted(name)} was ignored{_nearest(kind, name)}" for name in unknown]
+    if unknown and strict:
         raise bad_request(
             f"unknown field {_quoted(unknown[0])}{_nearest(kind, unknown[0])}", unknown[0], "unknown_field"
         )
     return fields, warnings
+
+
+def _of_the_body(body: Mapping[str, Any], strict: bool) -> list[str]:
+    """What to know of how the body was read. Raises ApiError."""
+    if not isinstance(body, Body):
+        return []
+    if body.twice and strict:
+        key = body.twice[0]
+        raise bad_request(f"the key {_quoted(key)} is given twice in one object", key, "key_duplicate")
+    twice = [f"the key {_quoted(key)} is given twice in one object; the last one counts" for key in body.twice]
+    return [*body.warnings, *twice]
 
 
 def agreed(fields: Fields, *names: str) -> Any:

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection, Request
 
 from cutaway.config import Config, settings
 from cutaway.server.admission import Admission
-from cutaway.server.body import read_json
+from cutaway.server.body import Body, read_json
 from cutaway.server.keys import Keys
 from cutaway.server.logs import Log
 from cutaway.server.metrics import Metrics
@@ -47,10 +47,12 @@ class Service:
         """Templates, tokenizing, grammars: what may take long must not stop the streams of others."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, lambda: work(*args, **kwargs))
 
-    async def body(self, request: Request) -> dict[str, Any]:
+    async def body(self, request: Request) -> Body:
         """Raises ApiError."""
         server = self.config.server
-        return await read_json(request, max_bytes=server.max_body, max_depth=server.max_depth)
+        return await read_json(
+            request, max_bytes=server.max_body, max_depth=server.max_depth, encodings=server.body_encodings
+        )
 
 
 def service_of(connection: HTTPConnection) -> Service:

@@ -1,0 +1,70 @@
+"""Bodies that are not UTF-8: what they look like, and those of older Chinese programs as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+_NAMES = {"gb18030": "GBK (GB18030)", "big5": "Big5", "cp1252": "Latin-1 (Windows-1252)", "cp1251": "Windows-1251"}
+_ALIASES = {"gbk": "gb18030", "gb2312": "gb18030", "cp936": "gb18030", "big5-hkscs": "big5", "cp950": "big5"}
+
+
+def is_taken(named: str, encodings: Sequence[str]) -> bool:
+    """Whether a request names one of `encodings` as its own. Then it is not asked whether the bytes are UTF-8, too:
+    two characters of GB 18030 may well be that."""
+    return _ALIASES.get(named, named) in encodings
+
+
+def decode_chinese(body: bytes, encodings: Sequence[str], named: str = "") -> tuple[str, str] | None:
+    """The text and the encoding's name, if it can be read in one of `encodings` ("gb18030", "big5").
+
+    named: the one that the request names, if it does; else the one in which more of the text is common characters, the
+    earlier where both are equal. Nearly every pair of bytes is a character in both, so there is nothing safer.
+    """
+    named = _ALIASES.get(named, named)
+    readings = []
+    for encoding in [named] if named in encodings else encodings:
+        try:
+            text = body.decode("big5hkscs" if encoding == "big5" else encoding)
+        except UnicodeDecodeError:
+            continue
+        readings.append((_usual_share(text, encoding), text, _NAMES[encoding]))
+    if not readings:
+        return None
+    _, text, name = max(readings, key=lambda reading: reading[0])
+    return text, name
+
+
+def _usual_share(text: str, encoding: str) -> float:
+    """Which share of the characters beyond ASCII is in the part of the standard that holds the common ones."""
+    wide = [character.encode("big5hkscs" if encoding == "big5" else encoding) for character in text if character > "~"]
+    return sum(map(_IS_USUAL[encoding], wide)) / max(1, len(wide))
+
+
+_IS_USUAL: dict[str, Callable[[bytes], bool]] = {
+    # GB 2312: signs in rows 1 to 9, common characters in rows 16 to 55.
+    "gb18030": lambda c: len(c) == 2 and c[1] >= 0xA1 and (0xA1 <= c[0] <= 0xA9 or 0xB0 <= c[0] <= 0xD7),
+    # Big5: signs from A140 on, common characters from A440 to C67E.
+    "big5": lambda c: len(c) == 2 and 0xA1 <= c[0] <= 0xC6,
+}
+
+
+def looks_like(body: bytes) -> str:
+    """What the bytes seem to be."""
+    if body.startswith(b"\x1f\x8b"):
+        return "it looks like gzip, and is not unpacked here"
+    for mark, name in (
+        (b"\xff\xfe\0\0", "UTF-32"),
+        (b"\0\0\xfe\xff", "UTF-32"),
+        (b"\xff\xfe", "UTF-16"),
+        (b"\xfe\xff", "UTF-16"),
+    ):
+        if body.startswith(mark):
+            return f"it looks like {name}"
+    if body[1:2] == b"\0" or body[:1] == b"\0":
+        return "it looks like UTF-32" if body[:4].count(0) == 3 else "it looks like UTF-16"
+    from charset_normalizer import from_bytes
+
+    known = ["gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "cp1251", "cp1252"]
+    best = from_bytes(body[:20_000], cp_isolation=known).best()
+    name = best.encoding if best is not None else ""
+    return f"it looks like {_NAMES.get(name, name.upper())}" if name else "it looks like no text encoding"
