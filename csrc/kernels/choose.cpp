@@ -1,7 +1,9 @@
 #include <cstring>
 
-#if defined(CUTAWAY_X86) && defined(__linux__)
+#if defined(CUTAWAY_X86)
 #include <cpuid.h>
+#endif
+#if defined(CUTAWAY_X86) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -24,6 +26,13 @@ static bool has_amx() {
 #endif
 }
 
+// Compilers learnt the name of this feature late, so the processor itself is asked. AVX2 says that the system saves the registers.
+static bool has_avxvnni() {
+    unsigned a, b, c, d;
+    constexpr unsigned kAvxVnni = 1u << 4;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kAvxVnni);
+}
+
 static bool has_avx512() {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
@@ -40,7 +49,7 @@ const Kernels* choose_kernels(const char* name) {
 #if defined(CUTAWAY_X86)
         {"amx", has_avx512() && has_amx(), kernels_amx},
         {"avx512", has_avx512(), kernels_avx512},
-        {"avxvnni", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("avxvnni"), kernels_avxvnni},
+        {"avxvnni", has_avxvnni(), kernels_avxvnni},
         {"avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), kernels_avx2},
 #endif
         {"plain", true, kernels_plain},

@@ -90,6 +90,13 @@ template <int C, int S, int M, int P> INLINE void few_panels(const uint8_t* cons
         for (int m = 0; m < M; m++) store(out + 16 * (M * p + m), acc[p][m]);
 }
 
+#elif !defined(__AVX2__)
+
+// Without vector registers nothing is gained by reading panels in turn: one after another.
+template <int C, int S, int M, int P> static void few_panels(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
+    for (int p = 0; p < P; p++) tile<C, S, M>(panels[p], table, 0, groups, activations, out + 16 * M * p);
+}
+
 #else
 
 // Sixteen registers do not hold a line of each panel: a group at a time. A function of its own, for they hold no more than this.

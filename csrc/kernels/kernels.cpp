@@ -1,4 +1,6 @@
-// Compiled once per instruction set (see CMakeLists.txt): -DCUTAWAY_ISA=plain|avx2|avxvnni|avx512 and the flags for it.
+// Compiled once per instruction set (see CMakeLists.txt): -DCUTAWAY_ISA=plain|avx2|avxvnni|avx512|amx and the flags for it.
+// AVX-VNNI takes what it has in common with AVX2 from there, AMX from AVX-512: compiling it again takes half a minute and
+// gives the same code.
 #include "kernels.h"
 
 #include "attention.h"
@@ -118,21 +120,43 @@ static const AttendWay* attend_way([[maybe_unused]] int key_type, [[maybe_unused
 #if defined(__AMX_INT8__)
     static constexpr AttendWay matrix = {kRowTile, true, 2, pair_values, matrix_segment, finish_pairs};
     if (key_type == kKVBF16 && value_type == kKVBF16 && head_dim % kDepth == 0) return &matrix;
-#endif
+    return kernels_avx512()->attend(key_type, value_type, head_dim);
+#else
     static constexpr AttendWay vectors = {kVectorRows, false, 4, widen, segment, finish};
     return &vectors;
+#endif
 }
 
 #define STRING(x) #x
 #define NAME(x) STRING(x)
 
-static const Kernels kernels = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_few, kTogetherFloat, find_tile_float, normalize, quantize_any, rotate, gate_up, add_scaled,
-                                soft_cap,          softmax,   sigmoid_all,     store_kv,  attend_way,   merge};
+// Made when it is first asked for, and not when the program is loaded: this code may run only where its set is present.
+static const Kernels* kernels() {
+#if defined(__AMX_INT8__)
+    static const Kernels table = [] {
+        Kernels k = *kernels_avx512();
+        k.shape = set_shapes, k.halves = &halves, k.wide = find_wide, k.attend = attend_way;
+        k.name = NAME(CUTAWAY_ISA);
+        return k;
+    }();
+#elif defined(__AVXVNNI__)
+    static const Kernels table = [] {
+        Kernels k = *kernels_avx2();
+        k.tile = find_tile, k.few = find_few;
+        k.name = NAME(CUTAWAY_ISA);
+        return k;
+    }();
+#else
+    static constexpr Kernels table = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_few, kTogetherFloat, find_tile_float, normalize, quantize_any, rotate, gate_up, add_scaled,
+                                      soft_cap,          softmax,   sigmoid_all,     store_kv,  attend_way,   merge};
+#endif
+    return &table;
+}
 
 }  // namespace CUTAWAY_ISA
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
-const Kernels* JOIN(kernels_, CUTAWAY_ISA)() { return &CUTAWAY_ISA::kernels; }
+const Kernels* JOIN(kernels_, CUTAWAY_ISA)() { return CUTAWAY_ISA::kernels(); }
 
 }  // namespace cutaway

@@ -180,7 +180,7 @@ struct Limits {
 inline Limits limits_of(const char* set) {
 #if defined(__x86_64__)
     const bool bf16 = __builtin_cpu_supports("avx512bf16");
-    if (!std::strcmp(set, "amx")) return {read_512, int8_amx, __builtin_cpu_supports("amx-bf16") ? bf16_amx : bf16 ? bf16_512 : nullptr, f32_512};
+    if (!std::strcmp(set, "amx")) return {read_512, int8_amx, bf16_amx, f32_512};
     if (!std::strcmp(set, "avx512")) return {read_512, int8_512, bf16 ? bf16_512 : nullptr, f32_512};
     if (!std::strcmp(set, "avxvnni")) return {read_256, int8_vnni_256, nullptr, f32_256};
     if (!std::strcmp(set, "avx2")) return {read_256, int8_256, nullptr, f32_256};
