@@ -18,26 +18,24 @@ from typing import Any, Literal, Self, cast
 from cutaway.engine import AnswerStream, CostModel, EngineCore, Limits, Result, Sink, Status, Stream, status_of
 from cutaway.errors import ParameterError
 from cutaway.formats import ModelFile, open_model
-from cutaway.model import (
-    ModelSpec,
-    RopeScaling,
-    cautions,
-    kv_layout,
-    load_decoder,
-    parse_rope_scaling,
-    read_spec,
-    stretched_context,
+from cutaway.model import ModelSpec, RopeScaling, cautions, load_decoder, parse_rope_scaling
+from cutaway.ops.protocol import KVType, Ops
+from cutaway.planner import (
+    STEP_ROWS,
+    STEP_TOKENS,
+    LoadOptions,
+    MemoryPlan,
+    Packing,
+    available_memory,
+    check_kv_types,
+    check_memory,
+    plan_load,
 )
-from cutaway.ops.protocol import KV_ITEM_BYTES, KVType, Ops
-from cutaway.planner import MemoryPlan, Packing, available_memory, check_memory, kv_pages, plan_memory
-from cutaway.planner.memory import STEP_ROWS, STEP_TOKENS
 from cutaway.registry import Manifest, Progress, resolve
 from cutaway.sampling import SamplingParams, preset
 from cutaway.text import ChatTemplate, Tokenizer, load_template, load_tokenizer, require_template
 from cutaway.trace import NULL, Recorder
 
-PAGE_SIZE = 16
-DEFAULT_CONTEXT = 4096
 KEY_KL = {"int8": "0.0037 to 0.0182", "fp8": "0.0078 to 0.0143"}  # docs/numerics.md, values in bf16
 Message = Mapping[str, Any]
 Prompt = str | Sequence[int] | Sequence[Message]
@@ -68,10 +66,15 @@ class Options:
         ):  # fmt: skip
             if value is not None and not 1 <= value <= last:
                 raise ParameterError(f"{name} is {value}; it must be 1 to {last}")
-        kinds, backends = tuple(KV_ITEM_BYTES), ("native", "reference")
-        for name, known in (("kv_k", kinds), ("kv_v", kinds), ("backend", backends), ("speculate", (None, "ngram"))):
+        check_kv_types(self.kv_k, self.kv_v)
+        for name, known in (("backend", ("native", "reference")), ("speculate", (None, "ngram"))):
             if (kind := getattr(self, name)) not in known:
                 raise ParameterError(f"{name} is {kind!r}; it must be one of {', '.join(map(str, known))}")
+
+    @property
+    def sizes(self) -> LoadOptions:
+        """What of them decides how much memory is taken."""
+        return LoadOptions(self.context, self.contexts, self.kv_k, self.kv_v, self.rope_scaling)
 
 
 class Engine:
@@ -135,23 +138,16 @@ class Engine:
     def _assembled(
         cls, file: ModelFile, options: Options, recorder: Recorder, manifest: Manifest | None, seed: int | None
     ) -> Engine:
-        spec = read_spec(file)
+        ops, packing = _backend(options)
+        plan = plan_load(file, options.sizes, packing)
+        spec, memory, context = plan.spec, plan.memory, plan.context
         tokenizer = load_tokenizer(file.path, file.metadata, rows=spec.vocab)
         template = load_template(file.path, file.metadata, tokenizer)
-        reach = stretched_context(options.rope_scaling, spec.context)
-        context = min(reach, DEFAULT_CONTEXT) if options.context is None else options.context
-        ops, packing = _backend(options)
-        memory = plan_memory(
-            file, spec, packing, context=context, page_size=PAGE_SIZE, requests=options.contexts,
-            key_type=options.kv_k, value_type=options.kv_v,
-        )  # fmt: skip
         check_memory(memory, available_memory())
         decoder = load_decoder(file, spec, ops, context=context, rope_scaling=options.rope_scaling)
-        pages = kv_pages(spec, context=context, page_size=PAGE_SIZE, requests=options.contexts)
-        layout = kv_layout(spec, pages=pages, page_size=PAGE_SIZE, key_type=options.kv_k, value_type=options.kv_v)
-        decoder.open_cache(layout)
+        decoder.open_cache(plan.layout)
         core = EngineCore(
-            decoder.step_function(), layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
+            decoder.step_function(), plan.layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
             team=ops.team, speculate=options.speculate is not None, cost=CostModel.for_weights(memory.weight_bytes),
             limits=Limits(max_requests=options.max_requests, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS,
                           step_us=1_000 * options.step_ms, long_us=2_500 * options.step_ms),

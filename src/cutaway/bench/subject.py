@@ -14,11 +14,7 @@ from cutaway.model import Decoder, ModelSpec, kv_groups, kv_layout, load_decoder
 from cutaway.ops.native import NativeOps
 from cutaway.ops.packing import packed_bytes
 from cutaway.ops.protocol import F32, I32, KVLayout, KVType, Step
-from cutaway.planner import available_memory, plan_memory, readable_bytes
-
-PAGE_SIZE = 16
-STEP_TOKENS = 512  # tokens of the largest step, as the engine has it
-STEP_ROWS = 64
+from cutaway.planner import PAGE_SIZE, STEP_ROWS, STEP_TOKENS, available_memory, plan_memory, readable_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,13 +90,10 @@ def numbers(name: str, text: str) -> list[int]:
 
 def _load(options: BenchOptions, works: list[Work]) -> Subject:
     from cutaway.bench import Settings, Subject, held_bytes, synthetic_model
-    from cutaway.bench.subject import STEP_ROWS
     from cutaway.formats import open_model
-    from cutaway.ops.protocol import KV_ITEM_BYTES
+    from cutaway.planner import STEP_ROWS, check_kv_types
 
-    for name, kind in (("kv_k", options.kv_k), ("kv_v", options.kv_v)):
-        if kind not in KV_ITEM_BYTES:
-            raise ParameterError(f"{name} is {kind!r}; it must be one of {', '.join(KV_ITEM_BYTES)}")
+    check_kv_types(options.kv_k, options.kv_v)
     streams = max(1, *(w.streams for w in works), 1)
     if streams > STEP_ROWS:
         raise ParameterError(f"streams is {streams}; it must be at most {STEP_ROWS}")

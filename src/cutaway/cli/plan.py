@@ -21,27 +21,21 @@ def plan(
     requests: Annotated[int, typer.Option(help="How many fill the context at once.")] = 2,
     kv_k: Annotated[str, typer.Option(help="Type of keys: bf16, f32, int8, fp8.")] = "bf16",
     kv_v: Annotated[str, typer.Option(help="Type of values: the same.")] = "bf16",
+    rope_scaling: Annotated[str | None, typer.Option(help="Stretch the context, as for run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
     """Say what a model takes in memory: weights as the backend packs them, keys and values, buffers."""
-    from cutaway.assemble import DEFAULT_CONTEXT
     from cutaway.formats import open_model
-    from cutaway.model import read_spec
+    from cutaway.model import parse_rope_scaling
     from cutaway.ops.native import packed_bytes
-    from cutaway.planner import available_memory, plan_memory, plan_rows, readable_bytes
+    from cutaway.planner import LoadOptions, available_memory, plan_load, plan_rows, readable_bytes
 
-    for name, value in (("context", context), ("requests", requests)):
-        if value is not None and value < 1:
-            raise ParameterError(f"{name} is {value}; it must be at least 1")
-    for name, kind in (("kv_k", kv_k), ("kv_v", kv_v)):
-        if kind not in ("bf16", "f32", "int8", "fp8"):
-            raise ParameterError(f"{name} is {kind!r}; it must be bf16, f32, int8 or fp8")
+    if requests < 1:
+        raise ParameterError(f"requests is {requests}; it must be at least 1")
+    scaling = parse_rope_scaling(rope_scaling) if rope_scaling else None
+    options = LoadOptions(context, requests, cast("KVType", kv_k), cast("KVType", kv_v), scaling)
     with open_model(model_on_disk(model).path) as file:
-        spec = read_spec(file)
-        made = plan_memory(
-            file, spec, packed_bytes, context=context or min(spec.context, DEFAULT_CONTEXT), page_size=16,
-            requests=requests, key_type=cast("KVType", kv_k), value_type=cast("KVType", kv_v),
-        )  # fmt: skip
+        made = plan_load(file, options, packed_bytes).memory
     available = available_memory()
     if as_json:
         rows = [{"what": what, "of": of, "bytes": count} for what, of, count in plan_rows(made)]

@@ -19,6 +19,7 @@ from cutaway.ops.protocol import KVType
 Packing = Callable[[str, int, int], int]
 """(tensor type, rows, inputs) -> bytes of that matrix as a backend packs it."""
 
+PAGE_SIZE = 16  # tokens of a page of keys and values
 STEP_TOKENS = 512  # tokens of the largest step
 STEP_ROWS = 64  # rows of logits of the largest step
 

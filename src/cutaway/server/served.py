@@ -8,14 +8,14 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, Literal
 
-from cutaway.assemble import DEFAULT_CONTEXT, PAGE_SIZE, Engine
+from cutaway.assemble import Engine
 from cutaway.config import Config, ModelConfig
 from cutaway.errors import HashMismatchError
 from cutaway.formats import open_model
-from cutaway.model import parse_rope_scaling, read_spec, stretched_context
+from cutaway.model import parse_rope_scaling
 from cutaway.ops.native import packed_bytes
 from cutaway.ops.protocol import KVType
-from cutaway.planner import MemoryPlan, plan_memory
+from cutaway.planner import LoadOptions, MemoryPlan, plan_load
 from cutaway.registry import Resolved, resolve
 from cutaway.server.identity import fingerprint, instruction_set, model_hash
 from cutaway.text.reasoning import ReasoningFormat, detect_reasoning
@@ -94,15 +94,10 @@ def look(config: ModelConfig, *, always_hash: bool) -> Looked:
     if not sha256.startswith(wanted):
         raise HashMismatchError(f"{config.model} has the SHA-256 {sha256}, and the config wants {wanted}")
     with open_model(found.path) as file:
-        spec = read_spec(file)
         scaling = parse_rope_scaling(config.rope_scaling) if config.rope_scaling else None
-        context = config.context or min(stretched_context(scaling, spec.context), DEFAULT_CONTEXT)
-        plan = plan_memory(
-            file, spec, packed_bytes if config.backend == "native" else _float_bytes, context=context,
-            page_size=PAGE_SIZE, requests=config.contexts or CONTEXTS, key_type=_kv(config.kv_k),
-            value_type=_kv(config.kv_v),
-        )  # fmt: skip
-        return Looked(found, sha256, file.format, plan, hashed)
+        options = LoadOptions(config.context, config.contexts or CONTEXTS, _kv(config.kv_k), _kv(config.kv_v), scaling)
+        plan = plan_load(file, options, packed_bytes if config.backend == "native" else _float_bytes)
+        return Looked(found, sha256, file.format, plan.memory, hashed)
 
 
 def _kv(kind: str | None) -> KVType:
