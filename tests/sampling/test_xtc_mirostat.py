@@ -45,6 +45,22 @@ def test_xtc_is_drawn_for_each_token_apart_from_the_token() -> None:
     assert always.choose(row_of(SHARES)).token == 4
 
 
+@pytest.mark.parametrize("temperature", [0.3, 0.5, 1.0, 2.0])
+def test_xtc_looks_at_the_probabilities_before_the_temperature(temperature: float) -> None:
+    """As llama.cpp, whose chain has it before the temperature: 0.61 and 0.23 are at least 0.2, so token 0 goes,
+    whatever the temperature makes of them (0.86 and 0.12 at 0.5)."""
+    row = np.array([3, 2, 1, 0.5, 0], np.float32)
+    params = SamplingParams(temperature=temperature, xtc_threshold=0.2, xtc_probability=1.0)
+    picked = {Sampler(params, seed=seed).choose(row).token for seed in range(60)}
+    assert 0 not in picked and 1 in picked
+
+
+def test_xtc_counts_the_mass_of_what_the_stages_before_it_have_kept() -> None:
+    row = np.array([3, 2, 1, 0.5, 0], np.float32)
+    params = SamplingParams(temperature=0.5, top_k=2, xtc_threshold=0.25, xtc_probability=1.0)
+    assert {Sampler(params, seed=seed).choose(row).token for seed in range(40)} == {1}  # 0.27 of the two, 0.23 of all
+
+
 def test_surprises_are_bits() -> None:
     assert surprises(whole()).tolist() == pytest.approx([1, 2, 3, 4, 4], abs=1e-6)
 

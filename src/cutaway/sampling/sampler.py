@@ -21,7 +21,7 @@ from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
 from cutaway.sampling.looking import Views
 from cutaway.sampling.params import GREEDY_BELOW, SamplingParams
 from cutaway.sampling.randomness import uniform53
-from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_rows, draw_token, log_total
+from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_rows, draw_token, log_total, odds_of
 from cutaway.sampling.temperature import temperature_at
 from cutaway.sampling.truncation import Candidates, Moment, candidates, draw, surprises, truncations
 from cutaway.text import Tokenizer
@@ -210,7 +210,7 @@ class Sampler:
             if views is not None:
                 views.keep("greedy", kept.ids, top=top, inverse=1.0)
             return best, kept
-        inverse, stages = 1.0 / temperature, truncations(self.params, len(row), self._moment())
+        inverse, stages = 1.0 / temperature, truncations(self.params, len(row), self._moment(row, top))
         if views is not None:
             views.add("temperature", row, top, inverse)
         kept = candidates(row, top, inverse, self._count(len(row), whole=views is not None))
@@ -224,9 +224,9 @@ class Sampler:
             self._most_surprise -= float(self.params.mirostat_eta) * (surprise - float(self.params.mirostat_tau))
         return int(kept.ids[place]), kept
 
-    def _moment(self) -> Moment:
+    def _moment(self, row: Row, top: float) -> Moment:
         coin = uniform53(self.seed, self.choice, len(self._history.generated), use=1) / 2**53
-        return Moment(coin, self._most_surprise)
+        return Moment(coin, self._most_surprise, lambda ids: odds_of(row[ids], top, 1.0))
 
     def _count(self, vocab: int, *, whole: bool) -> int:
         k = int(self.params.top_k)

@@ -77,10 +77,12 @@ def typical_p(these: Candidates, share: float) -> Candidates:
     return these.keep(kept)
 
 
-def xtc(these: Candidates, threshold: float) -> Candidates:
+def xtc(these: Candidates, threshold: float, unheated: Odds | None = None) -> Candidates:
     """Without the tokens that have at least `threshold` of the mass, but for the least likely of them ("exclude top
-    choices", p-e-w 2024). Whether it is done at all is drawn for each token by the caller."""
-    above = int((these.odds.astype(np.float64) >= threshold * float(these.total)).sum())
+    choices", p-e-w 2024). Whether it is done at all is drawn for each token by the caller. unheated: the candidates'
+    odds at temperature 1, whose mass counts: llama.cpp has XTC before the temperature."""
+    odds = these.odds if unheated is None else unheated
+    above = int((odds.astype(np.float64) >= threshold * float(int(odds.sum()))).sum())
     return these.keep(slice(max(0, above - 1), None))
 
 
@@ -98,10 +100,12 @@ def mirostat(these: Candidates, most: float) -> Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What two stages need of the token at hand. coin: uniform in [0, 1), for XTC; most_surprise: bits (mirostat)."""
+    """What two stages need of the token at hand. coin: uniform in [0, 1), for XTC; unheated: the odds of candidates at
+    temperature 1, for XTC, too; most_surprise: bits (mirostat)."""
 
     coin: float = 0.0
     most_surprise: float = math.inf
+    unheated: Callable[[Ids], Odds] | None = None
 
 
 def truncations(
@@ -111,12 +115,17 @@ def truncations(
 ) -> tuple[tuple[str, Callable[[Candidates], Candidates]], ...]:
     """The truncating stages that `params` ask for, named, in order."""
     k, p, least, typical = int(params.top_k), float(params.top_p), float(params.min_p), float(params.typical_p)
+
+    def excluded(these: Candidates) -> Candidates:
+        unheated = None if moment.unheated is None else moment.unheated(these.ids)
+        return xtc(these, float(params.xtc_threshold), unheated)
+
     wanted: list[tuple[str, bool, Callable[[Candidates], Candidates]]] = [
         ("top_k", 0 < k < vocab, lambda these: top_k(these, k)),
         ("top_p", p < 1, lambda these: top_p(these, p)),
         ("min_p", least > 0, lambda these: min_p(these, least)),
         ("typical_p", typical < 1, lambda these: typical_p(these, typical)),
-        ("xtc", moment.coin < params.xtc_probability, lambda these: xtc(these, float(params.xtc_threshold))),
+        ("xtc", moment.coin < params.xtc_probability, excluded),
         ("mirostat", params.mirostat == 2, lambda these: mirostat(these, moment.most_surprise)),
     ]
     return tuple((name, stage) for name, on, stage in wanted if on)
