@@ -137,10 +137,10 @@ def test_none_needs_nothing() -> None:
         (TOOLS, {"choice": "maybe"}, "must be auto, required or none"),
         ([{"function": 5}], {}, r"tools\[0\] must be an object"),
         ([{"function": {"name": ""}}], {}, "name is ''"),
-        ([{"name": "f", "parameters": {"type": "array"}}], {}, "an object"),
-        ([{"name": "f", "parameters": {"properties": {"a": {"uniqueItems": True}}}}], {},
+        ([{"name": "f", "strict": True, "parameters": {"type": "array"}}], {}, "an object"),
+        ([{"name": "f", "strict": True, "parameters": {"properties": {"a": {"uniqueItems": True}}}}], {},
          r"tools\[0\].function.parameters at #/properties/a: uniqueItems"),
-        ([{"name": "f", "parameters": {"properties": {"a": {"pattern": "(?=a)"}}}}], {},
+        ([{"name": "f", "strict": True, "parameters": {"properties": {"a": {"pattern": "(?=a)"}}}}], {},
          r"tools\[0\].function.parameters at #/properties/a cannot be enforced: look-around"),
     ],
 )  # fmt: skip
@@ -149,8 +149,9 @@ def test_refused(tools: list[Any], options: dict[str, Any], said: str) -> None:
         tool_constraint("hermes", tools, small_tokenizer(), **options)
 
 
-def test_not_strict_says_so() -> None:
-    tool = {"name": "f", "strict": False, "parameters": {"properties": {"a": {"uniqueItems": True}}}}
+@pytest.mark.parametrize("strict", [{}, {"strict": False}, {"strict": None}])
+def test_not_strict_says_so(strict: dict[str, Any]) -> None:
+    tool = {"name": "f", **strict, "parameters": {"properties": {"a": {"uniqueItems": True}}}}
     made = tool_constraint("hermes", [tool], small_tokenizer(), name="f")
     assert "uniqueItems" in made.warnings[0]
     assert accepts("grammar", made.grammar, '<tool_call>{"name":"f","arguments":{"a":[1,1]}}</tool_call>')

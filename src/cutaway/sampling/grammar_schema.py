@@ -5,7 +5,8 @@ stands what it says nothing of: keywords of older drafts, keys that could come t
 characters that cannot be written, references that never end. Limits: 1 MiB of schema, 64 levels.
 
 Narrower than the schema, which is always allowed: properties come in the schema's order, at most 8 blanks between two
-parts of the JSON and none around it, no `\\uXXXX` escapes, integers without a fraction or exponent.
+parts of the JSON and none around it, no `\\uXXXX` escapes, so no U+007F either (llguidance takes it for a control
+character), integers without a fraction or exponent.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from cutaway.errors import ParameterError
+from cutaway.sampling.schema_silence import simplify
 
 LONGEST, DEEPEST, MOST_REFERENCES = 1 << 20, 64, 10_000
 FORMATS = frozenset(
@@ -34,7 +36,7 @@ REFUSED = frozenset(
 )
 ANNOTATIONS = frozenset(
     """title description default examples example $comment $schema $id $anchor deprecated readOnly writeOnly
-    x-guidance""".split()  # noqa: SIM905
+    contentEncoding contentMediaType contentSchema x-guidance""".split()  # noqa: SIM905
 )
 _SCHEMAS = ("additionalProperties", "additionalItems")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -43,10 +45,14 @@ _POWERS = {2**63: "2^63", 2**53: "2^53 (2^63 where type is integer)"}
 _SHORT_ESCAPES = "\b\t\n\f\r"
 
 
-def enforceable(schema: Any, name: str = "json_schema") -> tuple[dict[str, Any], tuple[str, ...]]:
+def enforceable(
+    schema: Any, name: str = "json_schema", *, dropped: list[str] | None = None
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """A copy of the schema, ready for llguidance, and warnings of keywords that do not constrain.
 
-    schema: a mapping, a bool or JSON text. name: what to call it in errors. Raises ParameterError.
+    schema: a mapping, a bool or JSON text. name: what to call it in errors. dropped: where a list is given, keywords
+    that cannot be enforced are left out, so that the schema accepts more, and each is added to it with its place and
+    the reason; else they are refused. Raises ParameterError.
     """
     plain = _plain(schema, name)
     if plain is True:
@@ -55,7 +61,7 @@ def enforceable(schema: Any, name: str = "json_schema") -> tuple[dict[str, Any],
         raise ParameterError(f"{name} is false: it accepts nothing")
     if not isinstance(plain, dict):
         raise ParameterError(f"{name} is {plain!r:.40}; it must be an object, true or JSON text of one")
-    check = _Check(name, plain)
+    check = _Check(name, plain, dropped)
     check.schema(plain, "#")
     try:
         ends = check.ends(plain, frozenset())
@@ -66,6 +72,22 @@ def enforceable(schema: Any, name: str = "json_schema") -> tuple[dict[str, Any],
     for key in ("$schema", "$id", "x-guidance"):
         plain.pop(key, None)
     return plain, tuple(check.warnings)
+
+
+_PARTNERS = {
+    "patternProperties": ("additionalProperties",), "properties": ("additionalProperties", "patternProperties"),
+    "prefixItems": ("items", "additionalItems"), "items": ("additionalItems",), "if": ("then", "else"),
+    "contains": ("minContains", "maxContains"),
+}  # fmt: skip
+"""Keywords that say something else, and something narrower, where another is missing."""
+
+
+def drop(schema: dict[str, Any], keyword: str) -> str:
+    """Take a keyword out of a schema so that it accepts more, and never less. Returns what went, by name."""
+    gone = [name for name in (keyword, *_PARTNERS.get(keyword, ())) if name in schema]
+    for name in gone:
+        del schema[name]
+    return ", ".join(gone)
 
 
 def subschemas(schema: Any, place: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -133,8 +155,9 @@ def _escaped(key: str) -> str:
 
 
 class _Check:
-    def __init__(self, name: str, root: dict[str, Any]) -> None:
+    def __init__(self, name: str, root: dict[str, Any], dropped: list[str] | None = None) -> None:
         self.warnings: list[str] = []
+        self._dropped = dropped
         self._name = name
         self._root = root
         self._ending: set[str] = set()
@@ -146,11 +169,20 @@ class _Check:
             return
         if not isinstance(schema, dict):
             self._refuse(place, f"{schema!r:.40} is no schema; it must be an object, true or false")
-        if schema.get("uniqueItems") is False:
-            del schema["uniqueItems"]
-        for keyword, value in schema.items():
-            self._keyword(schema, keyword, value, place)
-        for key, inner in _inner(schema):
+        simplify(schema)
+        for keyword, value in list(schema.items()):
+            try:
+                self._keyword(schema, keyword, value, place)
+            except ParameterError as error:
+                if self._dropped is None:
+                    raise
+                if keyword in schema:
+                    self._dropped.append(f"{drop(schema, keyword)} at {place}: {str(error).partition(': ')[2]}")
+        for key, inner in list(_inner(schema)):
+            if not isinstance(inner, dict | bool) and self._dropped is not None:
+                drop(schema, key.partition("/")[0])
+                self._dropped.append(f"{key} at {place}: {inner!r:.40} is no schema")
+                continue
             self.schema(inner, f"{place}/{key}")
 
     def _keyword(self, schema: dict[str, Any], keyword: str, value: Any, place: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from cutaway.errors import ParameterError
 from cutaway.sampling.grammar import compile_constraint
+from cutaway.sampling.grammar_loose import loosened
 from cutaway.sampling.grammar_schema import enforceable
 from cutaway.sampling.grammar_source import JSON_OPTIONS, canonical, nested
 from cutaway.sampling.params import ConstraintKind
@@ -51,9 +52,9 @@ def tool_constraint(
 
     choice: "auto": any text, and from an opening marker on a whole call of one of the tools; "required": at least one
     call (with parallel false: one), nothing else; with `name`: exactly one call, of that tool; "none": no constraint.
-    The arguments follow the tool's schema; a schema that cannot be enforced is refused (ParameterError with keyword and
-    path), unless the tool says `"strict": false`: then its arguments are any JSON object, with a warning. A function
-    without parameters, or with `properties` and none in them, takes `{}`.
+    The arguments follow the tool's schema. Where that cannot be enforced whole, a tool that says `"strict": true` is
+    refused (ParameterError with keyword and path); the arguments of others may be looser, with a warning that names
+    tool and keyword. A function without parameters, or with `properties` and none in them, takes `{}`.
     form: what an answer that calls nothing must be, the arguments of `compile_constraint`: then "auto" is either calls
     and nothing else, or such a text. Where calls have no marker (llama3, gemma), a text of the form that is written as
     a call of one of the tools counts as one; "required" and `name` leave no room for a form.
@@ -102,18 +103,29 @@ def _tool(tool: Mapping[str, Any], where: str, tokenizer: Tokenizer, warnings: l
     parameters = function.get("parameters", function.get("input_schema"))
     if parameters is None or _names_nothing(parameters):
         return Tool(name, {"type": "object", "additionalProperties": False})
+    dropped: list[str] = []
+    called = f"{where}.function.parameters"
     try:
-        schema, told = enforceable(parameters, f"{where}.function.parameters")
-        if "object" not in (kinds := schema.get("type", "object")):
-            raise ParameterError(f"{where}.function.parameters: type is {kinds!r}; arguments are an object")
-        compile_constraint("json_schema", schema, tokenizer, name=f"{where}.function.parameters")
+        if function.get("strict") is True:
+            schema, told = enforceable(parameters, called)
+            _check_object(schema, called)
+            compile_constraint("json_schema", schema, tokenizer, name=called)
+        else:
+            schema, dropped, told = loosened(parameters, tokenizer, called)
+            _check_object(schema, called)
     except ParameterError as error:
-        if function.get("strict") is not False:
+        if function.get("strict") is True:
             raise
-        warnings.append(f"{error}; the arguments of {name!r} are any object")
+        warnings.append(f"tool {name!r}: {error}; its arguments are any object")
         return Tool(name, {"type": "object"})
     warnings.extend(told)
+    warnings.extend(f"tool {name!r}: {what}; its arguments are looser there" for what in dropped)
     return Tool(name, {**schema, "type": "object"})
+
+
+def _check_object(schema: Mapping[str, Any], called: str) -> None:
+    if "object" not in (kinds := schema.get("type", "object")):
+        raise ParameterError(f"{called}: type is {kinds!r}; arguments are an object")
 
 
 def _names_nothing(parameters: Any) -> bool:
