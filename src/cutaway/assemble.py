@@ -11,6 +11,7 @@ import random
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
@@ -33,7 +34,15 @@ from cutaway.planner import (
 )
 from cutaway.registry import Manifest, Progress, resolve
 from cutaway.sampling import SamplingParams, preset
-from cutaway.text import ChatTemplate, Tokenizer, load_template, load_tokenizer, require_template
+from cutaway.text import (
+    ChatTemplate,
+    Segment,
+    Tokenizer,
+    chat_prompt,
+    detect_tool_format,
+    load_template,
+    load_tokenizer,
+)
 from cutaway.trace import NULL, Recorder
 
 KEY_KL = {"int8": "0.0037 to 0.0182", "fp8": "0.0078 to 0.0143"}  # docs/numerics.md, values in bf16
@@ -158,8 +167,21 @@ class Engine:
         )  # fmt: skip
 
     # --- asking -----------------------------------------------------------------------------------------------------
+    @cached_property
+    def tool_format(self) -> str | None:
+        """How the model writes tool calls (a name of `text.TOOL_FORMATS`), or None where nothing tells."""
+        source = self.template.source if self.template is not None else None
+        named = self.manifest.name if self.manifest is not None else self.path.stem
+        # The name tells more than the family: SmolLM2 is a llama, and writes calls in a way of its own.
+        return detect_tool_format(source, named) or detect_tool_format(source, self.spec.family)
+
+    def chat_prompt(self, messages: Sequence[Message], **options: Any) -> list[Segment]:
+        """A chat as the text that the model sees, and which parts of it are markers. options: what
+        `ChatTemplate.render` takes beside messages. Raises TemplateError, ParameterError."""
+        return chat_prompt(self.template, messages, tool_format=self.tool_format, **options)
+
     def token_ids(self, prompt: Prompt, **template: Any) -> list[int]:
-        """A prompt as token ids. template: what `ChatTemplate.render` takes beside messages (tools, variables).
+        """A prompt as token ids. template: what `chat_prompt` takes beside messages (tools, variables).
 
         In a text, and in the content of messages, nothing is read as a control token. Raises TemplateError,
         TokenizerError, ParameterError.
@@ -170,7 +192,7 @@ class Engine:
             raise ParameterError(f"a prompt is {prompt!r}; it must be a text, token ids or chat messages, not empty")
         if all(isinstance(message, Mapping) for message in prompt):
             messages = cast(Sequence[Message], prompt)
-            return self.tokenizer.encode_segments(require_template(self.template).render(messages, **template))
+            return self.tokenizer.encode_segments(self.chat_prompt(messages, **template))
         if all(_is_id(token) for token in prompt):
             return [int(token) for token in cast(Sequence[int], prompt)]
         raise ParameterError("a prompt mixes token ids, messages or other things; it must hold one kind")

@@ -145,7 +145,7 @@ def test_a_trace_has_one_record_per_token(run: Cutaway, tmp_path: Path) -> None:
         (["Hi", "--logit-bias", "x"], "parameter_invalid", "logit_bias is 'x'"),
         (["Hi", "--logit-bias", "999999=5"], "parameter_invalid", "999999"),
         (["Hi", "--stop-regex", "["], "parameter_invalid", "stop_regex"),
-        (["Hi", "--context", "10"], "context_length_exceeded", "31 tokens and the context 10"),
+        (["Hi", "--context", "10"], "context_length_exceeded", "too long: 31 tokens > 9 maximum"),
         (["Hi", "--context", "0"], "parameter_invalid", "context is 0"),
         (["Hi", "--kv-k", "int4"], "parameter_invalid", "kv_k"),
         (["Hi", "--threads", "0"], "parameter_invalid", "threads is 0"),

@@ -93,6 +93,19 @@ def test_logprobs_that_are_included(smol: Running) -> None:
     assert len(logprobs) == 2 and all(entry["top_logprobs"] == [] for entry in logprobs)
 
 
+def test_streamed_deltas_of_responses_carry_their_logprobs(smol: Running) -> None:
+    asked = {"input": "Count to five.", "max_output_tokens": 12, "temperature": 0, "top_logprobs": 2}
+    whole = smol.ok("/v1/responses", **asked)["output"][0]["content"][0]
+    events = [json.loads(event) for event in smol.events("/v1/responses", **asked)]
+    deltas = [event for event in events if event["type"] == "response.output_text.delta"]
+    for delta in deltas:
+        assert "".join(entry["token"] for entry in delta["logprobs"]) == delta["delta"]
+        assert all(len(entry["top_logprobs"]) == 2 for entry in delta["logprobs"])
+    (done,) = [event for event in events if event["type"] == "response.output_text.done"]
+    assert [entry for delta in deltas for entry in delta["logprobs"]] == done["logprobs"] == whole["logprobs"]
+    assert "".join(entry["token"] for entry in whole["logprobs"]) == whole["text"]
+
+
 def breaks(server: Running) -> dict[str, float]:
     """The counter, by reason."""
     page = server.client.get("/metrics").text

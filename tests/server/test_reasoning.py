@@ -10,12 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from cutaway.ops.protocol import F32, Step
-from cutaway.text import ChatTemplate
-from cutaway.text.reasoning import ReasoningFormat
+from server.scripted import Scripted
 from server.serving import CHAT, HELLO, Running, config_for, running
 
 pytestmark = pytest.mark.models
@@ -23,37 +20,6 @@ pytestmark = pytest.mark.models
 THOUGHT = "First I add one to two. Then I 看 whether it is right: <b>, </ thinks, 🙂."
 ANSWER = "The sum is three. </think> is no marker here."
 FORM = {"type": "json_schema", "json_schema": {"schema": {"enum": ["one", "two"]}}}
-
-
-class Scripted:
-    """A server whose model says what it is told to."""
-
-    def __init__(self, server: Running, opens: bool) -> None:
-        """opens: the template opens the reasoning, so that the answer begins inside it."""
-        self.server = server
-        self.opens = opens
-        served = server.service.roster.models["smol"]
-        assert served.engine is not None
-        served.reasoning = ReasoningFormat()
-        engine = served.engine
-        engine.template = ChatTemplate("hello" + ("<think>\n" if opens else ""), engine.tokenizer)
-        self._encode = engine.tokenizer.encode
-        self.prompt = len(engine.token_ids(HELLO))
-        self.script: list[int] = []
-        self._end = min(engine.tokenizer.end_ids)
-        self._vocab = engine.spec.vocab
-        server.core("smol")._step_function = self._step
-
-    def says(self, text: str) -> None:
-        text = text.removeprefix("<think>\n") if self.opens else text
-        self.script = [*self._encode(text, add_special=False), self._end]
-
-    def _step(self, step: Step) -> F32:
-        logits = np.zeros((len(step.rows), self._vocab), np.float32)
-        for row, position in zip(logits, step.positions[step.rows], strict=True):
-            place = min(int(position) + 1 - self.prompt, len(self.script) - 1)
-            row[self.script[place]] = 30.0
-        return logits
 
 
 @pytest.fixture(scope="module", params=["the model opens it", "the template opens it"])

@@ -119,8 +119,60 @@ def test_echo_with_logprobs_tells_of_the_prompt(smol: Running, max_tokens: int, 
 
 
 def test_prompt_logprobs_without_echo(smol: Running) -> None:
-    told = smol.ok(COMPLETIONS, prompt="1 2 3", max_tokens=1, prompt_logprobs=2)["choices"][0]["prompt_logprobs"]
-    assert told[0] is None and all(len(entry["top_logprobs"]) == 2 for entry in told[1:])
+    """In vLLM's shape: by token id, with the token's rank, the token of the prompt among them."""
+    fields: dict[str, Any] = {"prompt": "1 2 3", "max_tokens": 1, "prompt_logprobs": 2}
+    told = smol.ok(COMPLETIONS, **fields)["choices"][0]["prompt_logprobs"]
+    ids = smol.ok("/tokenize", prompt="1 2 3")["tokens"]
+    assert told[0] is None and len(told) == len(ids)
+    for token, entry in zip(ids[1:], told[1:], strict=True):
+        own = entry[str(token)]
+        assert set(own) == {"logprob", "rank", "decoded_token"}
+        assert sorted(e["rank"] for e in entry.values()) == sorted({1, 2, own["rank"]})
+        assert own["decoded_token"] == smol.ok("/detokenize", tokens=[token])["prompt"]
+        ranked = sorted(entry.values(), key=lambda e: int(e["rank"]))
+        assert [e["logprob"] for e in ranked] == sorted((e["logprob"] for e in ranked), reverse=True)
+    (ended,) = [c for k in smol.chunks(COMPLETIONS, **fields) for c in k["choices"] if c["finish_reason"]]
+    assert ended["prompt_logprobs"] == told
+    chat = {"messages": HELLO, "max_tokens": 1, "prompt_logprobs": 1}
+    whole = smol.ok(CHAT, **chat)["prompt_logprobs"]
+    assert whole[0] is None and all({1} <= {e["rank"] for e in entry.values()} for entry in whole[1:])
+    assert [k["prompt_logprobs"] for k in smol.chunks(CHAT, **chat) if "prompt_logprobs" in k] == [whole]
+
+
+def test_logprobs_0_of_completions_are_the_chosen_tokens(smol: Running) -> None:
+    fields: dict[str, Any] = {"prompt": "1 2 3", "max_tokens": 3, "logprobs": 0}
+    told = smol.ok(COMPLETIONS, **fields)["choices"][0]["logprobs"]
+    expected = [{t: p} for t, p in zip(told["tokens"], told["token_logprobs"], strict=True)]
+    assert told["top_logprobs"] == expected
+    chunks = [c["logprobs"] for k in smol.chunks(COMPLETIONS, **fields) for c in k["choices"] if c["logprobs"]]
+    assert [entry for piece in chunks for entry in piece["top_logprobs"]] == expected
+    echoed = smol.ok(COMPLETIONS, **fields, echo=True)["choices"][0]["logprobs"]
+    assert echoed["top_logprobs"][0] is None and all(len(entry) == 1 for entry in echoed["top_logprobs"][1:])
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+def test_usage_in_every_chunk(smol: Running, path: str) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    given: dict[str, Any] = {"messages": HELLO} if path == CHAT else {"prompt": "1 2 3"}
+    chunks = smol.chunks(path, **given, max_tokens=4, ignore_eos=True, stream_options=options)
+    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+    assert counts == sorted(counts) and counts[-1] == 4 and len(set(counts)) >= 4
+    assert len({chunk["usage"]["prompt_tokens"] for chunk in chunks}) == 1
+    without = smol.chunks(path, **given, max_tokens=4, stream_options={"include_usage": True})
+    assert [("usage" in chunk) for chunk in without] == [False] * (len(without) - 1) + [True]
+
+
+def test_both_usages_of_a_stream_of_messages_split_alike(smol: Running) -> None:
+    asked = {"messages": [{"role": "user", "content": "Say hello to everybody who reads this. " * 3}], "max_tokens": 2}
+    for _ in range(2):  # the second time it comes from the cache
+        events = [json.loads(event) for event in smol.events("/v1/messages", **asked)]
+        assert events[0]["type"] == "message_start"
+        begun, ended = events[0]["message"]["usage"], next(e for e in events if e["type"] == "message_delta")["usage"]
+        assert {**begun, "output_tokens": 2} == ended
+    assert ended["cache_read_input_tokens"] > 0
+    assert ended == smol.ok("/v1/messages", **asked)["usage"] | {
+        key: ended[key] for key in ("input_tokens", "cache_read_input_tokens")
+    }
 
 
 def test_speculation_gives_the_same_answer_and_is_counted(

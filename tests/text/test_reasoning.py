@@ -11,6 +11,7 @@ from cutaway.text.reasoning import (
     ReasoningFormat,
     ReasoningParser,
     ReasoningPiece,
+    continued_reasoning,
     detect_reasoning,
     opens_reasoning,
     split_reasoning,
@@ -32,6 +33,14 @@ THINK = ReasoningFormat()
         ("cut \n", True, "cut", ""),
         ("<think></think>a<think>", False, "", "a<think>"),
         ("", False, "", ""),
+        ("<think>\n<think>\nwell</think>Yes", False, "well", "Yes"),
+        ("<think>\nwell</think>Yes", True, "well", "Yes"),  # the template had opened it
+        ("a <think>b</think>Yes", True, "a b", "Yes"),
+        ("a</think>\n</think>\nYes</think>", True, "a", "Yes</think>"),
+        ("<think>a</think>\n<think>\nb</think>Yes", False, "a\n\nb", "Yes"),
+        ("<think></think><think>b</think>Yes", False, "b", "Yes"),
+        ("a</think> <th", True, "a", "<th"),
+        ("a</think><b>", True, "a", "<b>"),
     ],
 )
 def test_split_whatever_the_cut(text: str, open: bool, reasoning: str, content: str) -> None:
@@ -54,6 +63,35 @@ def streamed(text: str, cuts: list[int], open: bool) -> ReasoningPiece:
 )
 def test_any_cut(text: str, cuts: list[int], open: bool) -> None:
     assert streamed(text, [c for c in cuts if c <= len(text)], open) == split_reasoning(text, THINK, open=open)
+
+
+def test_a_cut_leaves_out_half_a_marker() -> None:
+    whole = "<think>\nwell\n</think>\nYes."
+    for length in range(len(whole) + 1):
+        parser = ReasoningParser(THINK)
+        pieces = [parser.push(whole[:length]), parser.finish(cut=True)]
+        reasoning, content = ("".join(getattr(p, name) for p in pieces) for name in ("reasoning", "content"))
+        assert "well".startswith(reasoning) and "Yes.".startswith(content)
+        closing = len("<think>\nwell\n")
+        inside = 0 < length < len("<think>") or closing < length < closing + len("</think>")
+        assert bool(parser.warnings) == inside
+
+
+def test_a_repeated_marker_is_warned_of_once() -> None:
+    parser = ReasoningParser(THINK, open=True)
+    parser.push("<think>a<think>b</think></think>Yes")
+    assert [w.split("'")[1] for w in parser.warnings] == ["<think>", "</think>"]
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("<think>\nLet me", "open"), ("<think>a</think>b", "closed"), ("The", "closed"), (" ", "none"),
+        ("a</think>b", "closed"), ("<think>a</think><think>b", "open"),
+    ],
+)  # fmt: skip
+def test_a_message_that_is_continued(text: str, state: str) -> None:
+    assert continued_reasoning(text, THINK) == state
 
 
 def test_detection() -> None:

@@ -11,6 +11,8 @@ import pytest
 from cutaway.errors import TemplateError
 from cutaway.text import ChatTemplate, Segment, Tokenizer, load_template, require_template
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not read it")  # most templates here write a part of a chat
+
 Make = Callable[..., ChatTemplate]
 CHATML = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"

@@ -136,7 +136,17 @@ LENIENT = [
     ('Here: ```json\n{"name": "Ada"}\n```', 'Here: ```json\n{"name": "Ada"}\n```', [], 0),
     ('{"name": "f", "age"', '{"name": "f", "age"', [], 0),
     ('<tool_call>{"name": "f"}</tool_call>', "", [("f", "{}")], 0),
-]
+    ('[{"name": "f", "arguments": {}}, {"name": "f", "arguments": {"a": 1}}]', "", [("f", "{}"), ("f", '{"a": 1}')], 2),
+    ('<tools>\n{"name": "f", "arguments": {"a": 1}}\n</tools>', "", [("f", '{"a": 1}')], 1),
+    ('{"name": "f", "arguments": {}}\n{"name": "f", "arguments": {}}', "", [("f", "{}"), ("f", "{}")], 2),
+    ('{"type": "function", "name": "f", "parameters": {"a": 1}}', "", [("f", '{"a": 1}')], 1),
+    *((text, text, [], 0) for text in (
+        '{"name": "f"}', '{"name": "f", "age": 3}', '{"name": "f", "arguments": null}',
+        '{"name": "g", "arguments": {}}',
+        '[1, 2, 3]', '[{"name": "Ada"}]', '[{"city": "Rome"}]', '{"city": "Rome"}', '{"arguments": {}, "x": 1}', "{}",
+        "[]", 'In the <tools> section of the file.', '```json\n[1]\n```', '{"f": {"name": "f", "arguments": {}}}',
+    )),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "content", "calls", "warned"), LENIENT)
@@ -144,7 +154,7 @@ def test_lenient_takes_calls_without_markers(
     text: str, content: str, calls: list[tuple[str, str]], warned: int
 ) -> None:
     for format in ("hermes", "smollm", "mistral"):
-        if "tool_call" in text and format == "mistral":
+        if "tool_call>" in text and format == "mistral":
             continue
         whole = parse_tools(text, format, names=["f"], lenient=True, new_id=ids())
         assert told(whole) == (content, calls)

@@ -80,8 +80,10 @@ class Door:
             raise ParameterError(f"n is {params.n}; it must be 1 to {MAX_CHOICES}")
         room = self.context - len(tokens)
         if room < 0 or (room == 0 and params.max_tokens != 0):
-            raise ContextExceededError(
-                f"the prompt has {len(tokens)} tokens and the context {self.context}, the answer included",
+            most = self.context - (params.max_tokens != 0)
+            raise ContextExceededError(  # in the words that clients of OpenAI's and Anthropic's APIs look for
+                f"This model's maximum context length is {self.context} tokens, the answer included; the prompt is too "
+                f"long: {len(tokens)} tokens > {most} maximum",
                 hint="shorten the prompt, or load the model with a larger context",
             )
         return tokens

@@ -76,6 +76,10 @@ class Request:
     def wants_prompt_logprobs(self) -> bool:
         return self.params.prompt_logprobs is not None and self.choice == 0
 
+    @property
+    def cached_tokens(self) -> int:
+        return min(self._cached or 0, self.work.prompt)
+
     def out_of_time(self, now: float) -> bool:
         return self.params.time_limit is not None and now - self._submitted >= self.params.time_limit
 
@@ -155,7 +159,7 @@ class Request:
         except Exception as broken:  # the one event must go out whatever the detokenizer does
             text, error = "", CutawayError(f"the end of the answer could not be decoded: {broken!r}")
         logprobs = tuple(self.prompt_logprobs) if self.wants_prompt_logprobs else None
-        usage = Usage(self.work.prompt, self.outputs, min(self._cached or 0, self.work.prompt))
+        usage = Usage(self.work.prompt, self.outputs, self.cached_tokens)
         warnings, times = tuple(self.warnings), self._timings()
         self.events.put(
             Finished(self.id, self.choice, text, stop, usage, times, self.seed, logprobs, warnings, error, self._broke)
@@ -184,6 +188,11 @@ class Stream:
         self.events = events
         self._cancel = cancel
         self._open = len(requests)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that were found in pages; 0 until its first step."""
+        return self.requests[0].cached_tokens
 
     def cancel(self) -> None:
         """End all choices at the next step boundary. They still tell their `Finished`, of kind "cancelled"."""

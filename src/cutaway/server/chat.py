@@ -11,9 +11,9 @@ from starlette.responses import Response
 from cutaway.server.dialogue import Dialogue, chosen_tools, template_variables
 from cutaway.server.fields import Chat
 from cutaway.server.generate import Asked, generate
-from cutaway.server.logprobs import chat_logprob
+from cutaway.server.logprobs import chat_logprob, prompt_logprobs
 from cutaway.server.message import Message
-from cutaway.server.parameters import chat_logprobs, check_stream_options, wants_usage
+from cutaway.server.parameters import chat_logprobs, check_stream_options, wants_running_usage, wants_usage
 from cutaway.server.reader import Told
 from cutaway.server.reading import agreed
 from cutaway.server.run import Piece, Run
@@ -34,7 +34,6 @@ def _asked(fields: Chat) -> Asked:
 
 def _dialogue(fields: Chat) -> Dialogue:
     tools, choice, name = chosen_tools(fields.tools, fields.tool_choice)
-    continued = bool(fields.continue_final_message)
     return Dialogue(
         messages=fields.messages,
         tools=tools,
@@ -42,8 +41,8 @@ def _dialogue(fields: Chat) -> Dialogue:
         tool_name=name,
         parallel=fields.parallel_tool_calls is not False,
         documents=fields.documents,
-        add_generation_prompt=fields.add_generation_prompt is not False and not continued,
-        continue_final_message=continued,
+        add_generation_prompt=fields.add_generation_prompt,
+        continue_final_message=bool(fields.continue_final_message),
         variables=template_variables(fields.chat_template_kwargs),
         truncation="auto" if fields.truncation == "auto" else "error",
         reasoning_budget=agreed(fields, "reasoning_budget", "thinking_token_budget"),
@@ -56,6 +55,7 @@ class ChatTeller:
     def __init__(self, run: Run, fields: Chat) -> None:
         self.run = run
         self._usage = wants_usage(fields)
+        self._running_usage = wants_running_usage(fields)
         self._timings = bool(fields.timings)
         self._ids = bool(fields.return_token_ids)
         self._created = int(time())
@@ -76,7 +76,8 @@ class ChatTeller:
             }
         if piece is not None and self._ids and piece.token is not None:
             told["token_ids"] = [piece.token]
-        return self._head("chat.completion.chunk") | {"choices": [told]}
+        usage = {"usage": usage_json(self.run)} if self._running_usage else {}
+        return self._head("chat.completion.chunk") | {"choices": [told]} | usage
 
     def begin(self) -> list[dict[str, Any]]:
         """Each choice begins with its role."""
@@ -136,8 +137,7 @@ class ChatTeller:
         assert result is not None
         if result.prompt_logprobs is not None:
             tokenizer = self.run.visit.lease.engine.tokenizer
-            entries = [None if p is None else chat_logprob(p, tokenizer) for p in result.prompt_logprobs]
-            told["prompt_logprobs"] = entries
+            told["prompt_logprobs"] = prompt_logprobs(result.prompt_logprobs, tokenizer)
         if self._ids:
             told["prompt_token_ids"] = list(result.prompt_token_ids)
         return told

@@ -18,9 +18,9 @@ from cutaway.server.fields import Completion
 from cutaway.server.generate import Asked, generate
 from cutaway.server.hearing import heard
 from cutaway.server.infill import Gap
-from cutaway.server.logprobs import CompletionLogprobs, chat_logprob, prompt_entries
+from cutaway.server.logprobs import CompletionLogprobs, prompt_entries, prompt_logprobs
 from cutaway.server.message import Message
-from cutaway.server.parameters import check_stream_options, wants_usage
+from cutaway.server.parameters import check_stream_options, wants_running_usage, wants_usage
 from cutaway.server.prepared import Prepared
 from cutaway.server.problems import bad_request
 from cutaway.server.run import Piece, Run
@@ -119,6 +119,7 @@ class CompletionTeller:
         self._prompts = _prompts(fields)
         self._echo = bool(fields.echo)
         self._usage = wants_usage(fields)
+        self._running_usage = wants_running_usage(fields)
         self._timings = bool(fields.timings)
         self._ids = bool(fields.return_token_ids)
         self._created = int(time())
@@ -163,7 +164,7 @@ class CompletionTeller:
 
     def _chunk(self, choice: int, text: str, logprobs: dict[str, Any] | None = None) -> dict[str, Any]:
         told = {"index": choice, "text": text, "logprobs": logprobs, "finish_reason": None}
-        return self._head() | {"choices": [told]}
+        return self._head() | {"choices": [told]} | ({"usage": usage_json(self.run)} if self._running_usage else {})
 
     def piece(self, piece: Piece) -> list[dict[str, Any]]:
         """What a piece adds."""
@@ -198,6 +199,9 @@ class CompletionTeller:
             }
             if self._ids:
                 last["choices"][0]["prompt_token_ids"] = self._prompt_ids(piece.choice)
+            if not self._echo and piece.result is not None and piece.result.prompt_logprobs is not None:
+                told = prompt_logprobs(piece.result.prompt_logprobs, self._tokenizer)
+                last["choices"][0]["prompt_logprobs"] = told
             if None not in self.run.results and piece.result is not None:
                 last |= self.run.asides(timings=self._timings)
             chunks.append(last)
@@ -228,8 +232,7 @@ class CompletionTeller:
             "stop_reason": message.stop.matched if message.stop is not None else None,
         }  # fmt: skip
         if not self._echo and result is not None and result.prompt_logprobs is not None:
-            entries = [None if p is None else chat_logprob(p, self._tokenizer) for p in result.prompt_logprobs]
-            told["prompt_logprobs"] = entries
+            told["prompt_logprobs"] = prompt_logprobs(result.prompt_logprobs, self._tokenizer)
         if self._ids:
             told |= {"token_ids": message.tokens, "prompt_token_ids": self._prompt_ids(index)}
         return told

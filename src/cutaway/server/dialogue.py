@@ -17,9 +17,9 @@ from cutaway.server.problems import bad_request
 from cutaway.server.reader import Reader
 from cutaway.server.served import Served
 from cutaway.server.truncation import fitted
-from cutaway.text import require_template
-from cutaway.text.reasoning import ReasoningParser, opens_reasoning
-from cutaway.text.tool_formats import control_markers, renders_tools, tool_instructions
+from cutaway.text.begun_call import begun_call
+from cutaway.text.reasoning import ReasoningParser, continued_reasoning, opens_reasoning
+from cutaway.text.tool_formats import control_markers, tool_format
 from cutaway.text.tool_parser import ToolParser
 
 ToolChoice = Literal["none", "auto", "required"]
@@ -28,7 +28,8 @@ ToolChoice = Literal["none", "auto", "required"]
 @dataclass(frozen=True, slots=True)
 class Dialogue:
     """messages, tools, documents: in OpenAI's shape. tool_name: of a call that must be made. variables: further ones of
-    the template. truncation: what becomes of a chat that is too long."""
+    the template. truncation: what becomes of a chat that is too long.
+    thinks: reasoning was asked for where the model can. warnings: of what was read and is not obeyed."""
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] = ()
@@ -36,11 +37,13 @@ class Dialogue:
     tool_name: str | None = None
     parallel: bool = True
     documents: Sequence[Mapping[str, Any]] | None = None
-    add_generation_prompt: bool = True
+    add_generation_prompt: bool | None = None
     continue_final_message: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)
     truncation: Literal["error", "auto"] = "error"
     reasoning_budget: int | None = None
+    thinks: bool = False
+    warnings: tuple[str, ...] = ()
 
     @property
     def calls(self) -> bool:
@@ -51,46 +54,46 @@ class Dialogue:
         """Its one prompt. Raises CutawayError, ApiError."""
         return prepare(served, engine, self, params)
 
+    @property
+    def continued(self) -> str:
+        """The text of the message that the answer goes on with, or ""."""
+        content = self.messages[-1].get("content") if self.continue_final_message and self.messages else None
+        if isinstance(content, list):
+            content = "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+        return content if isinstance(content, str) else ""
+
 
 def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: SamplingParams) -> Prepared:
     """Takes milliseconds, with large tools or long chats more: for a thread. Raises CutawayError, ApiError."""
     warnings: list[str] = []
-    messages = [_developer_as_system(message) for message in dialogue.messages]
-    template = require_template(engine.template)
     opening: str | None = None
-    shown: Sequence[Mapping[str, Any]] | None = None
+    begun = ""
     if dialogue.calls:
-        if renders_tools(template.source) or template.named.get("tool_use"):
-            shown = dialogue.tools
-        else:
-            messages = _instructed(messages, tool_instructions(_format(served), dialogue.tools))
-            warnings.append("this model's template does not show tools; they are described in the system message")
+        begun = begun_call(dialogue.continued, _format(served), _names(dialogue))
         params, constraint = _constrained(served, engine, dialogue, params)
         warnings += constraint.warnings
         opening = constraint.opening
+        if begun:
+            params, opening = params.replace(grammar=None), None
+            warnings.append("the call that the last message has begun is continued without its schema")
 
     def render(chat: Sequence[Mapping[str, Any]]) -> tuple[list[int], str]:
-        segments = template.render(
-            chat, tools=shown, documents=dialogue.documents, add_generation_prompt=dialogue.add_generation_prompt,
+        segments = heard(
+            warnings, engine.chat_prompt, chat, tools=dialogue.tools if dialogue.calls else None,
+            documents=dialogue.documents, add_generation_prompt=dialogue.add_generation_prompt,
             continue_final_message=dialogue.continue_final_message, **dialogue.variables,
         )  # fmt: skip
         ids = heard(warnings, engine.tokenizer.encode_segments, segments)
         return ids, "".join(text for text, _ in segments[-8:])
 
     if dialogue.truncation == "auto":
-        (tokens, end), left_out = fitted(messages, render, engine.context, params.max_tokens)
+        (tokens, end), left_out = fitted(dialogue.messages, render, engine.context, params.max_tokens)
         warnings += left_out
     else:
-        tokens, end = render(messages)
-    params, opened = _reasoned(served, engine, dialogue.reasoning_budget, params, end)
-    return Prepared([tokens], params, _reader(served, dialogue, params, opened, opening), tuple(warnings))
-
-
-def _developer_as_system(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """OpenAI's newer name of the role; templates know the older one."""
-    if isinstance(message, Mapping) and message.get("role") == "developer":
-        return {**message, "role": "system"}
-    return message
+        tokens, end = render(dialogue.messages)
+    params = _reasoned(served, engine, dialogue, params, end, warnings)
+    reader = _reader(served, dialogue, params, opening, begun)
+    return Prepared([tokens], params, reader, tuple(dict.fromkeys([*dialogue.warnings, *warnings])))
 
 
 def _format(served: Served) -> str:
@@ -100,14 +103,6 @@ def _format(served: Served) -> str:
             "tools", "tools_unsupported",
         )  # fmt: skip
     return served.tool_format
-
-
-def _instructed(messages: list[Mapping[str, Any]], instructions: str) -> list[Mapping[str, Any]]:
-    """The instructions behind the system message there is, or as one."""
-    first = messages[0] if messages else {}
-    if isinstance(first, Mapping) and first.get("role") == "system" and isinstance(first.get("content"), str):
-        return [{**first, "content": f"{first['content']}\n\n{instructions}"}, *messages[1:]]
-    return [{"role": "system", "content": instructions}, *messages]
 
 
 def _constrained(
@@ -123,44 +118,55 @@ def _constrained(
 
 
 def _reasoned(
-    served: Served, engine: Engine, budget: int | None, params: SamplingParams, end: str
-) -> tuple[SamplingParams, bool]:
-    """The parameters of a model that reasons, and whether the prompt has begun the reasoning."""
-    format = served.reasoning
+    served: Served, engine: Engine, dialogue: Dialogue, params: SamplingParams, end: str, warnings: list[str]
+) -> SamplingParams:
+    """The parameters of a model that reasons. A continued message that is past its reasoning has none to come."""
+    format, budget = served.reasoning, dialogue.reasoning_budget
     if format is None:
-        if budget is not None:
+        if dialogue.thinks:
+            warnings.append(f"thinking was ignored: {served.name} does not reason, as far as its template tells")
+        elif budget is not None:
             raise bad_request(
                 f"{served.name} does not reason, as far as its template tells",
                 "reasoning_budget",
                 "parameter_unsupported",
             )
-        return params, False
-    opened = opens_reasoning(end, format)
+        return params
+    continued = continued_reasoning(dialogue.continued, format)
+    if continued == "closed":
+        return params
+    opened = continued == "open" or opens_reasoning(end, format)
     visible = {*params.visible_tokens, *control_markers((format.start, format.end), engine.tokenizer)}
-    made = params.replace(
+    return params.replace(
         reasoning=format, reasoning_open=opened, reasoning_budget=budget, visible_tokens=tuple(sorted(visible))
     )
-    return made, opened
 
 
 def _reader(
-    served: Served, dialogue: Dialogue, params: SamplingParams, opened: bool, opening: str | None
+    served: Served, dialogue: Dialogue, params: SamplingParams, opening: str | None, begun: str
 ) -> Callable[[], Reader]:
-    """opened: the prompt has begun the reasoning. opening: how calls begin, if the answer may be of a form instead."""
-    names = [dialogue.tool_name] if dialogue.tool_name else [_name(tool) for tool in dialogue.tools]
-
+    """opening: how calls begin, if the answer may be of a form instead. begun: the call that the prompt has begun."""
     def make() -> Reader:
-        reasoning = ReasoningParser(served.reasoning, open=opened) if served.reasoning is not None else None
+        format = params.reasoning
+        reasoning = ReasoningParser(format, open=params.reasoning_open) if format is not None else None
         tools: ToolParser | FormOrCalls | None = None
         if dialogue.calls:
             parser = ToolParser(
-                _format(served), names=names, parallel=dialogue.parallel and dialogue.tool_name is None,
-                eager=params.grammar is not None,
+                _format(served), names=_names(dialogue), parallel=dialogue.parallel and dialogue.tool_name is None,
+                eager=params.grammar is not None, lenient=dialogue.tool_choice == "auto" or bool(begun),
             )  # fmt: skip
-            tools = parser if opening is None else FormOrCalls(parser, opening)
+            marked = not tool_format(_format(served)).bare
+            tools = parser if opening is None else FormOrCalls(parser, opening, marked=marked)
+            if begun:
+                parser.push(begun)
         return Reader(reasoning, tools, reason="stop" if dialogue.tool_name else "tool_calls")
 
     return make
+
+
+def _names(dialogue: Dialogue) -> list[str]:
+    """Of the tools that the answer may call."""
+    return [dialogue.tool_name] if dialogue.tool_name else [_name(tool) for tool in dialogue.tools]
 
 
 def _name(tool: Mapping[str, Any]) -> str:

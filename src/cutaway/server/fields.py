@@ -18,6 +18,7 @@ class StreamOptions(BaseModel):
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 class Fields(BaseModel):
@@ -216,6 +217,7 @@ class Tokenize(Fields):
     content: str | None = None
     messages: list[dict[str, Any]] | None = None
     tools: list[dict[str, Any]] | None = None
+    documents: list[dict[str, Any]] | None = None
     add_special_tokens: bool | None = None
     add_special: bool | None = None
     parse_special: bool | None = Field(None, description="Read control tokens in the text. Off unless asked for.")

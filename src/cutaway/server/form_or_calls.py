@@ -14,10 +14,12 @@ from cutaway.text.tool_parser import ToolParser
 
 
 class FormOrCalls:
-    """Has the parser's ways. opening: a pattern for how calls begin, blanks aside."""
+    """Has the parser's ways. opening: a pattern for how calls begin, blanks aside. marked: with a marker, so that half
+    of one is no text."""
 
-    def __init__(self, parser: ToolParser, opening: str) -> None:
+    def __init__(self, parser: ToolParser, opening: str, *, marked: bool = True) -> None:
         self._parser = parser
+        self._marked = marked
         self._opening = regex.compile(rf"\s*{opening}")
         self._held = ""
         self._state: Literal["undecided", "form", "calls"] = "undecided"
@@ -36,8 +38,10 @@ class FormOrCalls:
         held, self._held = self._held, ""
         return self.push(held)
 
-    def finish(self) -> list[ToolEvent]:
-        """The answer is over: what was held back."""
+    def finish(self, *, cut: bool = False) -> list[ToolEvent]:
+        """The answer is over, or was cut: what was held back."""
         if self._state == "calls":
-            return self._parser.finish()
+            return self._parser.finish(cut=cut)
+        if cut and self._marked:
+            return [*self._parser.push(self._held), *self._parser.finish(cut=True)]
         return [Content(self._held)] if self._held else []

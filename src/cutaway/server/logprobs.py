@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cutaway.engine import TokenLogprob
+from cutaway.server.reader import Told
 from cutaway.text import Tokenizer
 
 LOWEST = -9999.0  # JSON has no minus infinity; OpenAI's word for "never"
@@ -21,6 +22,42 @@ def _named(token: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:
     raw = tokenizer.token_bytes(token)
     text = raw.decode("utf-8", "replace") if raw else tokenizer.piece(token)
     return {"token": text, "logprob": max(logprob, LOWEST), "bytes": list(raw) or None}
+
+
+class TextLogprobs:
+    """Which tokens an answer's text is made of, as it grows: not those of reasoning, of calls, of what ended it."""
+
+    def __init__(self) -> None:
+        self._held: list[TokenLogprob] = []  # of tokens that have shown nothing yet
+
+    def add(self, told: Told, entry: TokenLogprob | None) -> list[TokenLogprob]:
+        """Those that go with the text of a piece."""
+        self._held += [] if entry is None else [entry]
+        if not told:
+            return []
+        shown, self._held = self._held, []
+        return shown if told.content else []
+
+
+def prompt_logprobs(
+    entries: Sequence[TokenLogprob | None], tokenizer: Tokenizer
+) -> list[dict[str, dict[str, Any]] | None]:
+    """vLLM's shape: for each token of a prompt the token itself and the best ones by id; None for the first."""
+    told: list[dict[str, dict[str, Any]] | None] = []
+    for entry in entries:
+        if entry is None:
+            told.append(None)
+            continue
+        ranked = [(entry.token, entry.logprob, entry.rank)]
+        ranked += [(token, logprob, rank) for rank, (token, logprob) in enumerate(entry.top, 1) if token != entry.token]
+        told.append({str(token): _ranked(token, logprob, rank, tokenizer) for token, logprob, rank in ranked})
+    return told
+
+
+def _ranked(token: int, logprob: float, rank: int, tokenizer: Tokenizer) -> dict[str, Any]:
+    return {
+        "logprob": max(logprob, LOWEST), "rank": rank, "decoded_token": _named(token, logprob, tokenizer)["token"],
+    }  # fmt: skip
 
 
 class CompletionLogprobs:
@@ -44,8 +81,8 @@ class CompletionLogprobs:
         return out
 
     def _best(self, entry: TokenLogprob | None) -> dict[str, float] | None:
-        """The best ones, and the chosen one if it is not among them; None where nobody asked for any."""
-        if entry is None or not entry.top:
+        """The best ones, and the chosen one if it is not among them; None for a token of which nothing is known."""
+        if entry is None:
             return None
         best = {self._text(token): max(logprob, LOWEST) for token, logprob in reversed(entry.top)}
         return {**dict(reversed(best.items())), self._text(entry.token): max(entry.logprob, LOWEST)}

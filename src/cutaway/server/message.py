@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cutaway.engine import TokenLogprob
 from cutaway.sampling import StopReason
+from cutaway.server.logprobs import TextLogprobs
 from cutaway.server.reader import Told
 from cutaway.server.run import Piece, Run
 from cutaway.text.tool_events import Arguments, CallStarted
@@ -29,12 +30,16 @@ class Message:
     logprobs: list[TokenLogprob] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
+    text_logprobs: list[list[TokenLogprob]] = field(default_factory=list)  # of each entry of `told`
+    texts: TextLogprobs = field(default_factory=TextLogprobs)
     stop: StopReason | None = None
     reason: str = ""
 
     def add(self, piece: Piece) -> None:
+        shown = self.texts.add(piece.told, piece.logprob)
         if piece.told:
             self.told.append(piece.told)
+            self.text_logprobs.append(shown)
         self.content += piece.told.content
         self.reasoning += piece.told.reasoning
         for event in piece.told.calls:

@@ -46,6 +46,7 @@ class MessagesTeller:
         self.run = run
         self._timings = bool(fields.timings)
         self._blocks = Blocks()
+        self._begun = False
 
     def _head(self) -> dict[str, Any]:
         visit = self.run.visit
@@ -53,18 +54,22 @@ class MessagesTeller:
 
     # --- a stream ---------------------------------------------------------------------------------------------------
     def begin(self) -> list[dict[str, Any]]:
-        usage = {
-            "input_tokens": len(self.run.prompts[0]), "output_tokens": 0, "cache_read_input_tokens": 0,
-            "cache_creation_input_tokens": 0,
-        }  # fmt: skip
+        """Nothing yet: how much of the prompt came from the cache is known with the first piece."""
+        return []
+
+    def _started(self) -> list[dict[str, Any]]:
+        if self._begun:
+            return []
+        self._begun = True
+        usage = self._usage() | {"output_tokens": 0}
         empty: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
         return [{"type": "message_start", "message": self._head() | empty}, {"type": "ping"}]
 
     def piece(self, piece: Piece) -> list[dict[str, Any]]:
+        events = self._started()
         moves = list(self._blocks.add(piece.told))
         if piece.reason is not None:
             moves += self._blocks.close()
-        events = []
         for move, block, text in moves:
             if move == "start":
                 events.append({"type": "content_block_start", "index": block.index, "content_block": _opened(block)})

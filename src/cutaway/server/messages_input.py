@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NoReturn
 
 from cutaway.server.dialogue import Dialogue, chosen_tools
@@ -19,19 +19,26 @@ def dialogue_of(fields: CountTokens) -> Dialogue:
     chat: list[dict[str, Any]] = []
     if fields.system is not None:
         chat.append({"role": "system", "content": _texts(fields.system, "system")})
+    warnings: list[str] = []
     for number, message in enumerate(fields.messages):
-        chat += _message(message, f"messages.{number}")
+        chat += _message(message, f"messages.{number}", warnings)
+    continued = bool(chat) and chat[-1]["role"] == "assistant"
+    if continued and "tool_calls" in chat[-1]:
+        _fail("messages: the last one calls a tool; its result (tool_result) must follow")
     tools, choice, name = chosen_tools(*_tools(fields))
     variables: dict[str, Any] = {}
-    budget = None
+    budget, thinks = None, False
     if fields.thinking is not None:
         thinks = fields.thinking.get("type") in ("enabled", "adaptive")
         variables["enable_thinking"] = thinks
         budget = fields.thinking.get("budget_tokens") if thinks else None
+        if budget is not None and (not isinstance(budget, int) or isinstance(budget, bool)):
+            _fail(f"thinking.budget_tokens is {budget!r:.40}; it must be a number of tokens", "thinking")
     return Dialogue(
         messages=chat, tools=tools, tool_choice=choice, tool_name=name,
         parallel=not (fields.tool_choice or {}).get("disable_parallel_tool_use"), variables=variables,
         truncation="auto" if fields.truncation == "auto" else "error", reasoning_budget=budget,
+        continue_final_message=continued, thinks=thinks, warnings=tuple(warnings),
     )  # fmt: skip
 
 
@@ -57,6 +64,8 @@ def _tools(fields: CountTokens) -> tuple[list[dict[str, Any]], Any]:
         function = {"name": tool.get("name"), "parameters": tool.get("input_schema") or {"type": "object"}}
         if tool.get("description"):
             function["description"] = tool["description"]
+        if tool.get("strict") is not None:
+            function["strict"] = tool["strict"]
         tools.append({"type": "function", "function": function})
     kind = (fields.tool_choice or {}).get("type", "auto")
     if kind == "tool":
@@ -66,8 +75,9 @@ def _tools(fields: CountTokens) -> tuple[list[dict[str, Any]], Any]:
     return tools, "required" if kind == "any" else kind
 
 
-def _message(message: Mapping[str, Any], where: str) -> Iterable[dict[str, Any]]:
+def _message(message: Mapping[str, Any], where: str, warnings: list[str]) -> Iterable[dict[str, Any]]:
     """One message, or several: results of tools are messages of their own."""
+    _warn_of(message, ("role", "content"), where, warnings)
     role, content = message.get("role"), message.get("content")
     if role not in ("user", "assistant", "system"):
         _fail(f"{where}.role is {role!r}; it must be 'user' or 'assistant'")
@@ -78,8 +88,11 @@ def _message(message: Mapping[str, Any], where: str) -> Iterable[dict[str, Any]]
     text: list[str] = []
     calls: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
+    thinking: list[str] = []
     for number, block in enumerate(content):
         kind = block.get("type") if isinstance(block, Mapping) else None
+        if kind in _BLOCKS:
+            _warn_of(block, _BLOCKS[kind], f"{where}.content.{number}", warnings)
         if kind == "text" and isinstance(block.get("text"), str):
             text.append(block["text"])
         elif kind == "tool_use":
@@ -87,13 +100,35 @@ def _message(message: Mapping[str, Any], where: str) -> Iterable[dict[str, Any]]
             calls.append({"id": block.get("id"), "type": "function", "function": call})
         elif kind == "tool_result":
             said = _texts(block.get("content") or "", f"{where}.content.{number}")
+            said = f"Error: {said}" if block.get("is_error") else said
             results.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": said})
-        elif kind not in ("thinking", "redacted_thinking"):  # a turn's thinking is not shown to the next
+        elif kind == "thinking" and isinstance(block.get("thinking"), str):
+            thinking.append(block["thinking"])
+        elif kind == "redacted_thinking":
+            warnings.append(f"{where}.content.{number}: redacted thinking cannot be read, and was left out")
+        else:
             _fail(f"{where}.content.{number} is of type {kind!r}; this model reads text, tool_use and tool_result")
     made: list[dict[str, Any]] = []
-    if text or calls or not results:
+    if text or calls or thinking or not results:
         made.append({"role": role, "content": "".join(text)} | ({"tool_calls": calls} if calls else {}))
+    if any(thinking):
+        made[-1]["reasoning_content"] = "\n\n".join(filter(None, thinking))
     return [*results, *made]
+
+
+_BLOCKS = {
+    "text": ("type", "text", "cache_control"), "tool_use": ("type", "id", "name", "input", "cache_control", "caller"),
+    "tool_result": ("type", "tool_use_id", "content", "is_error", "cache_control"),
+    "thinking": ("type", "thinking", "signature"),
+}  # fmt: skip
+"""The fields of blocks that are read, or say nothing to a model."""
+
+
+def _warn_of(given: Mapping[str, Any], known: Collection[str], where: str, warnings: list[str]) -> None:
+    """Warn of what is left out."""
+    for field, value in given.items():
+        if field not in known and value not in (None, "", [], {}, False):
+            warnings.append(f"{where}.{field} is not shown to the model")
 
 
 def _texts(content: Any, where: str) -> str:

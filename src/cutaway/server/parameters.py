@@ -199,6 +199,11 @@ def check_told(fields: Choosing) -> None:
             raise bad_request(f"{name} is not supported: this API has no place for it", name, "parameter_unsupported")
 
 
+def wants_running_usage(fields: Choosing) -> bool:
+    """Whether every chunk of a stream says the usage so far (vLLM's `continuous_usage_stats`)."""
+    return bool(wants_usage(fields) and fields.stream_options and fields.stream_options.continuous_usage_stats)
+
+
 def wants_usage(fields: Choosing) -> bool:
     """Whether a stream ends with a chunk of usage."""
     return bool(fields.stream_options and fields.stream_options.include_usage)

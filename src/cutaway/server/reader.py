@@ -40,6 +40,10 @@ class Reader:
     called: bool = False
     warnings: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        if self.reasoning is not None:
+            self.reasoning.warnings = self.warnings
+
     def push(self, text: str) -> Told:
         """The next piece of the text."""
         if not text:
@@ -49,13 +53,13 @@ class Reader:
         piece = self.reasoning.push(text)
         return Told(reasoning=piece.reasoning) + self._content(piece.content)
 
-    def finish(self) -> Told:
-        """What was held back."""
+    def finish(self, *, cut: bool = False) -> Told:
+        """What was held back. cut: the answer was ended by a limit or a stop, not by itself."""
         told = Told()
         if self.reasoning is not None:
-            piece = self.reasoning.finish()
+            piece = self.reasoning.finish(cut=cut)
             told = Told(reasoning=piece.reasoning) + self._content(piece.content)
-        return told if self.tools is None else told + self._read(self.tools.finish())
+        return told if self.tools is None else told + self._read(self.tools.finish(cut=cut))
 
     def _content(self, text: str) -> Told:
         if self.tools is None or not text:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from cutaway.server.body import Body
 from cutaway.server.fields import Fields
+from cutaway.server.nested import unknown_inside
 from cutaway.server.problems import ApiError, bad_request
 
 F = TypeVar("F", bound=Fields)
@@ -57,12 +58,13 @@ def read_fields(
             unknown.append(name)
     strict = strict if getattr(fields, "strict", None) is None else bool(getattr(fields, "strict"))  # noqa: B009
     warnings = _of_the_body(body, strict)
-    warnings += [f"unknown field {_quoted(name)} was ignored{_nearest(kind, name)}" for name in unknown]
-    if unknown and strict:
-        raise bad_request(
-            f"unknown field {_quoted(unknown[0])}{_nearest(kind, unknown[0])}", unknown[0], "unknown_field"
-        )
-    return fields, warnings
+    found = [(name, f"unknown field {_quoted(name)}", _nearest(kind.model_fields, name)) for name in unknown]
+    for path, key, known in unknown_inside(fields):
+        found.append((path.partition(".")[0], f"unknown field {_quoted(f'{path}.{key}')}", _nearest(known, key)))
+    if found and strict:
+        param, what, near = found[0]
+        raise bad_request(what + near, param, "unknown_field")
+    return fields, [*warnings, *(f"{what} was ignored{near}" for _, what, near in found)]
 
 
 def _of_the_body(body: Mapping[str, Any], strict: bool) -> list[str]:
@@ -94,8 +96,8 @@ def _quoted(name: str) -> str:
     return repr(name if len(name) <= 60 else name[:60] + "...")
 
 
-def _nearest(kind: type[BaseModel], name: str) -> str:
-    near = difflib.get_close_matches(name[:60], list(kind.model_fields), n=1, cutoff=0.6)
+def _nearest(known: Iterable[str], name: str) -> str:
+    near = difflib.get_close_matches(name[:60], list(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

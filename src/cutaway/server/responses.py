@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import time
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cutaway.engine import TokenLogprob
 from cutaway.server.answering import JsonReply
 from cutaway.server.blocks import Block, Blocks, Move
 from cutaway.server.fields import Responses
 from cutaway.server.generate import Asked, generate
-from cutaway.server.logprobs import chat_logprob
+from cutaway.server.logprobs import TextLogprobs, chat_logprob
 from cutaway.server.message import Message
 from cutaway.server.parameters import check_told
 from cutaway.server.responses_input import LOGPROBS, dialogue_of, response_format
@@ -52,7 +53,8 @@ class ResponsesTeller:
         self._blocks = Blocks()
         self._created = int(time())
         self._number = 0
-        self._logprobs: list[dict[str, Any]] = []
+        self._texts = TextLogprobs()
+        self._logprobs: dict[int, list[dict[str, Any]]] = {}  # by the index of a block of text
         self._cut: Block | None = None  # the item that max_output_tokens cut off
 
     # --- a stream ---------------------------------------------------------------------------------------------------
@@ -65,29 +67,31 @@ class ResponsesTeller:
         return [self._event("created", response=started), self._event("in_progress", response=started)]
 
     def piece(self, piece: Piece) -> list[dict[str, Any]]:
-        self._told_logprob(piece)
+        shown = self._texts.add(piece.told, piece.logprob)
         moves = list(self._blocks.add(piece.told))
         if piece.reason is not None:
             self._cut = self._blocks.open if piece.reason == "length" else None
             moves += self._blocks.close()
-        events = [event for move in moves for event in self._moved(move)]
+        events = [event for move in moves for event in self._moved(move, shown)]
         if piece.reason is not None:
             status = "incomplete" if piece.reason == "length" else "completed"
             events.append(self._event(status, response=self._response(status, piece.reason)))
         return events
 
-    def _told_logprob(self, piece: Piece) -> None:
-        if piece.logprob is not None and not piece.told.reasoning:
-            self._logprobs.append(chat_logprob(piece.logprob, self.run.visit.lease.engine.tokenizer))
+    def _shown(self, block: Block, shown: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+        tokenizer = self.run.visit.lease.engine.tokenizer
+        told = [chat_logprob(entry, tokenizer) for entry in shown]
+        self._logprobs.setdefault(block.index, []).extend(told)
+        return told
 
-    def _moved(self, moved: tuple[Move, Block, str]) -> Iterator[dict[str, Any]]:
+    def _moved(self, moved: tuple[Move, Block, str], shown: Sequence[TokenLogprob]) -> Iterator[dict[str, Any]]:
         move, block, text = moved
         place: dict[str, Any] = {"output_index": block.index, "item_id": self._id(block)}
         part = place | {"content_index": 0}
         name = {"text": "output_text", "reasoning": "reasoning_text", "call": "function_call_arguments"}[block.kind]
         if move == "delta":
             more: dict[str, Any] = {} if block.kind == "call" else {"content_index": 0}
-            more |= {"logprobs": []} if block.kind == "text" else {}
+            more |= {"logprobs": self._shown(block, shown)} if block.kind == "text" else {}
             yield self._event(f"{name}.delta", delta=text, **place, **more)
         elif move == "start":
             yield self._event("output_item.added", output_index=block.index, item=self._item(block, "in_progress"))
@@ -97,7 +101,7 @@ class ResponsesTeller:
             if block.kind == "call":
                 yield self._event(f"{name}.done", arguments=block.text, name=block.name, **place)
             else:
-                logprobs = {"logprobs": self._logprobs} if block.kind == "text" else {}
+                logprobs = {"logprobs": self._logprobs.get(block.index, [])} if block.kind == "text" else {}
                 yield self._event(f"{name}.done", text=block.text, **part, **logprobs)
                 yield self._event("content_part.done", part=self._part(block, block.text), **part)
             yield self._event("output_item.done", output_index=block.index, item=self._item(block, "completed"))
@@ -108,10 +112,11 @@ class ResponsesTeller:
     # --- a whole ----------------------------------------------------------------------------------------------------
     def whole(self, messages: list[Message]) -> dict[str, Any]:
         (message,) = messages
-        self._blocks = Blocks(message.told)
+        for told, shown in zip(message.told, message.text_logprobs, strict=True):
+            for move, block, _ in self._blocks.add(told):
+                if move == "delta" and block.kind == "text":
+                    self._shown(block, shown)
         self._cut = self._blocks.open if message.reason == "length" else None
-        tokenizer = self.run.visit.lease.engine.tokenizer
-        self._logprobs = [chat_logprob(entry, tokenizer) for entry in message.logprobs]
         return self._response("incomplete" if message.reason == "length" else "completed", message.reason)
 
     def _id(self, block: Block) -> str:
@@ -135,7 +140,8 @@ class ResponsesTeller:
     def _part(self, block: Block, text: str) -> dict[str, Any]:
         if block.kind == "reasoning":
             return {"type": "reasoning_text", "text": text}
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": self._logprobs if text else []}
+        logprobs = self._logprobs.get(block.index, []) if text else []
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
     def _response(self, status: str, reason: str | None) -> dict[str, Any]:
         fields, params, visit = self._fields, self.run.params, self.run.visit

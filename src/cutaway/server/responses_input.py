@@ -10,6 +10,14 @@ from cutaway.server.fields import STATEFUL, CountInput
 from cutaway.server.problems import bad_request
 
 LOGPROBS = "message.output_text.logprobs"
+_REASONED = "reasoned"  # an assistant's message of which so far there is only the reasoning
+_ITEMS = {
+    "message": ("type", "role", "content", "id", "status"),
+    "function_call": ("type", "id", "call_id", "name", "arguments", "status"),
+    "function_call_output": ("type", "id", "call_id", "output", "status"),
+    "reasoning": ("type", "id", "content", "summary", "encrypted_content", "status"),
+}
+"""The fields of items that are read, or say nothing to a model."""
 _ROLES = ("user", "assistant", "system", "developer")
 
 
@@ -27,18 +35,22 @@ def dialogue_of(fields: CountInput) -> Dialogue:
         if wrong := [name for name in fields.include if name not in known]:
             _fail(f"include has {wrong[0]!r}, which is not supported", "include", "parameter_unsupported")
     chat: list[dict[str, Any]] = []
+    warnings: list[str] = []
     if fields.instructions is not None:
         chat.append({"role": "system", "content": fields.instructions})
     if isinstance(fields.input, str):
         chat.append({"role": "user", "content": fields.input})
     else:
         for number, item in enumerate(fields.input):
-            _add(chat, item, f"input.{number}")
+            _add(chat, item, f"input.{number}", warnings)
+    for message in chat:
+        if message["role"] == _REASONED:
+            message |= {"role": "assistant", "content": ""}
     tools, choice, name_ = chosen_tools(_tools(fields), fields.tool_choice)
     return Dialogue(
         messages=chat, tools=tools, tool_choice=choice, tool_name=name_,
         parallel=fields.parallel_tool_calls is not False,
-        truncation="auto" if fields.truncation == "auto" else "error",
+        truncation="auto" if fields.truncation == "auto" else "error", warnings=tuple(warnings),
     )  # fmt: skip
 
 
@@ -57,29 +69,58 @@ def _tools(fields: CountInput) -> list[dict[str, Any]] | None:
     return made or None
 
 
-def _add(chat: list[dict[str, Any]], item: Mapping[str, Any], where: str) -> None:
-    """One item as a message; calls that follow one another are one message's."""
+def _add(chat: list[dict[str, Any]], item: Mapping[str, Any], where: str, warnings: list[str]) -> None:
+    """One item as a message, or a part of one: the reasoning, text and calls of a turn are one message's."""
     kind = item.get("type") or "message"
+    for field, value in item.items():
+        if field not in _ITEMS.get(kind, item) and value not in (None, "", [], {}, False):
+            warnings.append(f"{where}.{field} is not shown to the model")
     if kind == "message":
         role = item.get("role")
         if role not in _ROLES:
             _fail(f"{where}.role is {role!r}; it must be one of {', '.join(_ROLES)}")
-        chat.append({"role": role, "content": _text(item.get("content"), where)})
+        text = _text(item.get("content"), where, warnings)
+        if role == "assistant" and chat and chat[-1]["role"] == _REASONED:
+            chat[-1] |= {"role": role, "content": text}
+        else:
+            chat.append({"role": role, "content": text})
     elif kind == "function_call":
         call = {"name": item.get("name"), "arguments": item.get("arguments") or "{}"}
         made = {"id": item.get("call_id"), "type": "function", "function": call}
-        if chat and chat[-1]["role"] == "assistant":
+        if chat and chat[-1]["role"] in ("assistant", _REASONED):
+            chat[-1]["role"] = "assistant"
+            chat[-1].setdefault("content", "")
             chat[-1].setdefault("tool_calls", []).append(made)
         else:
             chat.append({"role": "assistant", "content": "", "tool_calls": [made]})
     elif kind == "function_call_output":
         output = item.get("output")
-        chat.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": _text(output, where)})
-    elif kind != "reasoning":  # a turn's reasoning is not shown to the next
+        chat.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": _text(output, where, warnings)})
+    elif kind == "reasoning":
+        _reason(chat, item, where, warnings)
+    else:
         _fail(f"{where} is of type {kind!r}, which is not supported")
 
 
-def _text(content: Any, where: str) -> str:
+def _reason(chat: list[dict[str, Any]], item: Mapping[str, Any], where: str, warnings: list[str]) -> None:
+    """The reasoning of the message or call that follows; of one without content, the summary that there is."""
+    parts = item.get("content") or item.get("summary") or []
+    if not isinstance(parts, list) or not all(isinstance(p, Mapping) and isinstance(p.get("text"), str) for p in parts):
+        _fail(f"{where} must have content: a list of {{type: 'reasoning_text', text}}")
+    if item.get("encrypted_content"):
+        warnings.append(f"{where}.encrypted_content cannot be read, and was left out")
+    if item.get("content") and item.get("summary"):
+        warnings.append(f"{where}.summary was left out; the reasoning itself is there")
+    text = "\n\n".join(part["text"] for part in parts if part["text"])
+    if not text:
+        return
+    if chat and chat[-1]["role"] == _REASONED:
+        chat[-1]["reasoning_content"] += f"\n\n{text}"
+    else:
+        chat.append({"role": _REASONED, "reasoning_content": text})
+
+
+def _text(content: Any, where: str, warnings: list[str]) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -91,6 +132,9 @@ def _text(content: Any, where: str) -> str:
                 f"{where}.content.{number} is of type {kind!r}; this model reads text parts only",
                 code="content_unsupported",
             )
+        for field, value in part.items():
+            if field not in ("type", "text", "logprobs") and value not in (None, "", [], {}, False):
+                warnings.append(f"{where}.content.{number}.{field} is not shown to the model")
     return "".join(part["text"] for part in content)
 
 

@@ -139,7 +139,7 @@ class Run:
             self.reasoning_tokens += bool(told.reasoning)
             self.report.token(choice, delta)
             return Piece(choice, told, delta.token, delta.logprob)
-        told = told + reader.finish()
+        told = told + reader.finish(cut=delta.stop.kind != "end_token")
         reason = _REASONS.get(delta.stop.kind, "stop")
         if reason == "stop" and reader.called:
             reason = reader.reason
@@ -148,7 +148,10 @@ class Run:
         return Piece(choice, told, stop=delta.stop, reason=reason, result=delta.result)
 
     def usage(self) -> Usage:
-        """Of all prompts together."""
+        """Of all prompts together, so far."""
+        if None in self.results:
+            cached = sum(stream.cached_tokens for stream in self._streams)
+            return Usage(sum(map(len, self.prompts)), self.report.tokens, cached)
         return self.report.usage()
 
     def asides(self, *, timings: bool) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from cutaway.planner import LoadOptions, MemoryPlan, plan_load
 from cutaway.registry import Resolved, resolve
 from cutaway.server.identity import fingerprint, instruction_set, model_hash
 from cutaway.text.reasoning import ReasoningFormat, detect_reasoning
-from cutaway.text.tool_formats import detect_tool_format
 from cutaway.trace import NULL, Recorder
 
 State = Literal["unloaded", "loading", "ready", "unloading", "failed"]
@@ -138,7 +137,5 @@ def describe(served: Served, engine: Engine) -> None:
         served.sha256, instruction_set(config.backend or "native"), kv_k=config.kv_k, kv_v=config.kv_v,
         rope=config.rope_scaling,
     )  # fmt: skip
-    named = engine.manifest.name if engine.manifest is not None else engine.path.stem
-    # The name tells more than the family: SmolLM2 is a llama, and writes calls in a way of its own.
-    served.tool_format = detect_tool_format(template, named) or detect_tool_format(template, engine.spec.family)
+    served.tool_format = engine.tool_format
     served.reasoning = detect_reasoning(template) if template else None

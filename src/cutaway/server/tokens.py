@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from cutaway.assemble import Engine
 from cutaway.server.answering import JsonReply
-from cutaway.server.dialogue import template_variables
+from cutaway.server.dialogue import chosen_tools, template_variables
 from cutaway.server.fields import ApplyTemplate, Tokenize
 from cutaway.server.hearing import heard
 from cutaway.server.problems import bad_request
 from cutaway.server.reading import agreed
 from cutaway.server.route import read_request
 from cutaway.server.service import request_id, service_of
-from cutaway.text import Segment, require_template
+from cutaway.text import Segment
 
 
 async def tokenize(request: Request) -> Response:
@@ -77,7 +77,7 @@ async def apply_template(request: Request) -> Response:
     service = service_of(request)
     fields, warnings = await read_request(request)
     async with service.roster.lease(fields.model, request_id(request)) as lease:
-        segments = await service.in_thread(_rendered, lease.engine, fields)
+        segments = await service.in_thread(heard, warnings, _rendered, lease.engine, fields)
     reply: dict[str, Any] = {
         "prompt": "".join(s.text for s in segments),
         "segments": [{"text": s.text, "special": s.special} for s in segments],
@@ -86,9 +86,9 @@ async def apply_template(request: Request) -> Response:
 
 
 def _rendered(engine: Engine, fields: Tokenize | ApplyTemplate) -> list[Segment]:
-    continued = bool(fields.continue_final_message)
-    return require_template(engine.template).render(
-        fields.messages or [], tools=fields.tools or None,
-        add_generation_prompt=fields.add_generation_prompt is not False and not continued,
-        continue_final_message=continued, **template_variables(fields.chat_template_kwargs),
+    tools, _, _ = chosen_tools(fields.tools, None)
+    return engine.chat_prompt(
+        fields.messages or [], tools=tools or None, documents=fields.documents,
+        add_generation_prompt=fields.add_generation_prompt,
+        continue_final_message=bool(fields.continue_final_message), **template_variables(fields.chat_template_kwargs),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cutaway.text.chat_prompt import chat_prompt, shows_tools
 from cutaway.text.detokenizer import Detokenizer
 from cutaway.text.loading import load_tokenizer
 from cutaway.text.reasoning import (
@@ -57,6 +58,7 @@ __all__ = [
     "ToolMessage",
     "ToolParser",
     "Vocabulary",
+    "chat_prompt",
     "control_markers",
     "detect_reasoning",
     "detect_tool_format",
@@ -68,6 +70,7 @@ __all__ = [
     "parse_tools",
     "renders_tools",
     "require_template",
+    "shows_tools",
     "split_reasoning",
     "tool_instructions",
 ]

@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 from cutaway.errors import TemplateError
 
 # Some templates write "<|" + role + "|>": a role is a name, never a piece of markup.
+REASONING = ("reasoning_content", "reasoning", "thinking")
+"""What servers and templates call an assistant's reasoning."""
 _ROLE = re.compile(r"[\w.-]{1,64}")
 
 
@@ -17,7 +19,8 @@ def checked_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, An
     """Copies of the messages with `content` as one string and the arguments of tool calls as mappings.
 
     Text parts of a content array are put together in order with nothing between them; content that is null or missing
-    beside tool calls becomes "".
+    beside tool calls or reasoning becomes "", or the text of a refusal. The role `developer` is `system`. The reasoning
+    of an assistant is `reasoning_content`, whichever of its names it came by.
 
     Raises:
         TemplateError: no messages; one that is no mapping, has no usable role or content, or a part that is not text.
@@ -53,8 +56,23 @@ def _message(message: Any, where: str) -> dict[str, Any]:
     made = {key: value for key, value in message.items() if value is not None}
     if calls := made.pop("tool_calls", None):
         made["tool_calls"] = _tool_calls(calls, where)
-    made["content"] = _content(message.get("content"), where, optional="tool_calls" in made)
+    if role == "developer":  # OpenAI's newer name of the role; templates know the older one
+        made["role"] = "system"
+    elif role == "assistant":
+        _reasoning(made, where)
+    content = made.get("content")
+    if content is None and role == "assistant" and isinstance(made.get("refusal"), str):
+        content = made.pop("refusal")
+    made["content"] = _content(content, where, optional="tool_calls" in made or "reasoning_content" in made)
     return made
+
+
+def _reasoning(message: dict[str, Any], where: str) -> None:
+    said = {name: message.pop(name) for name in REASONING if isinstance(message.get(name), str)}
+    if len(set(said.values())) > 1:
+        _fail(f"{where}: {' and '.join(said)} mean the same here, and differ")
+    if any(said.values()):
+        message["reasoning_content"] = next(iter(said.values()))
 
 
 def _content(content: Any, where: str, *, optional: bool) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Literal
 
 from cutaway.errors import ParameterError
 
@@ -42,70 +44,112 @@ class ReasoningParser:
 
     format: the markers. open: the prompt has already opened the reasoning (see `opens_reasoning`), so that the text
     begins inside it. The markers are left out, and the blanks next to them. Only reasoning with which the text begins
-    is taken: a marker after other text is content. closed: the reasoning is over.
+    is taken: a marker after other text is content. A marker that the model repeats (an opening one inside the
+    reasoning, a closing one right after it) is left out; reasoning that opens again before any content goes on.
+    closed: the reasoning is over. warnings: what was left out that says more than where the reasoning begins and ends.
     """
 
     def __init__(self, format: ReasoningFormat, *, open: bool = False) -> None:
         self._format = format
-        self._opens = "" if open else format.start  # what may still come
-        self._inside = open
+        self._state: Literal["before", "inside", "after", "content"] = "inside" if open else "before"
         self._buffer = ""
         self._trim = True  # blanks that come now stand next to a marker, or at the start
+        self._between = ""  # what parts two runs of reasoning
+        self._said = False  # there was reasoning
+        self._begun = False  # there was, since the last opening marker
         self.closed = False
+        self.warnings: list[str] = []
 
     def push(self, text: str) -> ReasoningPiece:
         """The next piece of the text."""
         self._buffer += text
-        if self._opens and not self._begin():
-            return ReasoningPiece("", "")
-        reasoning = self._reason() if self._inside else ""
-        return ReasoningPiece(reasoning, "" if self._inside else self._rest())
-
-    def finish(self) -> ReasoningPiece:
-        """The text is over: what was held back. Reasoning that was not closed loses its blanks at the end."""
-        rest, self._buffer = self._buffer, ""
-        if self._opens:
-            return ReasoningPiece("", rest)
-        return ReasoningPiece(rest.rstrip(), "") if self._inside else ReasoningPiece("", self._trimmed(rest))
-
-    def _begin(self) -> bool:
-        """Before anything was told: whether it is known how the text begins."""
-        start = self._buffer.lstrip()
-        if start.startswith(self._opens):
-            self._buffer, self._inside = start[len(self._opens) :], True
-        elif self._opens.startswith(start):
-            return False
-        else:
-            self._trim, self.closed = False, True
-        self._opens = ""
-        return True
-
-    def _reason(self) -> str:
-        self._buffer = self._trimmed(self._buffer)
-        end = self._buffer.find(self._format.end)
-        if end >= 0:
-            text, self._buffer = self._buffer[:end].rstrip(), self._buffer[end + len(self._format.end) :]
-            self._inside, self._trim, self.closed = False, True, True
-            return text
-        hold = len(self._buffer)
-        for start in range(max(0, hold + 1 - len(self._format.end)), hold):
-            if self._format.end.startswith(self._buffer[start:]):
-                hold = start
+        reasoning, content = "", ""
+        while self._buffer and self._state != "content":
+            if self._state == "inside":
+                told, more = self._reason()
+                reasoning += told
+            else:
+                more = self._look()
+            if not more:
                 break
-        hold = len(self._buffer[:hold].rstrip())
-        text, self._buffer = self._buffer[:hold], self._buffer[hold:]
+        if self._state == "content":
+            content, self._buffer = self._buffer, ""
+        return ReasoningPiece(reasoning, content)
+
+    def finish(self, *, cut: bool = False) -> ReasoningPiece:
+        """The text is over: what was held back. Reasoning that was not closed loses its blanks at the end. cut: the
+        text was ended by a limit or a stop; then the beginning of a marker at its end is left out."""
+        rest, self._buffer = self._buffer, ""
+        held = begun(rest, self._markers())
+        if cut and held < len(rest):
+            self.warnings.append(f"the answer was cut inside a marker of its reasoning; left out: {rest[held:]!r}")
+            rest = rest[:held]
+        if self._state == "inside":
+            return ReasoningPiece(self._joined(rest.rstrip()), "")
+        return ReasoningPiece("", rest if self._state == "before" else rest.lstrip())
+
+    def _markers(self) -> tuple[str, ...]:
+        return (self._format.start,) if self._state == "before" else (self._format.start, self._format.end)
+
+    def _look(self) -> bool:
+        """Before the reasoning, or after it and before any content. Returns whether there may be more to take."""
+        start = self._buffer.lstrip()
+        for marker in self._markers():
+            if start.startswith(marker):
+                self._take(marker, start[len(marker) :])
+                return True
+            if marker.startswith(start):
+                return False
+        if self._state == "after":
+            self._buffer = start
+        self._state, self.closed = "content", True
+        return False
+
+    def _take(self, marker: str, rest: str) -> None:
+        """A marker with which what is left begins."""
+        self._buffer = rest
+        if marker == self._format.end:
+            self._repeated(marker)
+        else:
+            self._state, self._trim, self._begun = "inside", True, False
+            self._between = "\n\n" if self._said else ""
+
+    def _reason(self) -> tuple[str, bool]:
+        """Inside: the reasoning up to the next marker or what may become one, and whether a marker was taken."""
+        if self._trim:
+            self._buffer = self._buffer.lstrip()
+            self._trim = not self._buffer
+        found = [(at, marker) for marker in self._markers() if (at := self._buffer.find(marker)) >= 0]
+        if not found:
+            hold = len(self._buffer[: begun(self._buffer, self._markers())].rstrip())
+            text, self._buffer = self._buffer[:hold], self._buffer[hold:]
+            return self._joined(text), False
+        at, marker = min(found)
+        text, self._buffer = self._buffer[:at], self._buffer[at + len(marker) :]
+        if marker == self._format.end:
+            self._state, self._trim, self.closed = "after", True, True
+            return self._joined(text.rstrip()), True
+        self._repeated(marker)
+        self._trim = not text and not self._begun
+        return self._joined(text), True
+
+    def _joined(self, text: str) -> str:
+        if text:
+            text, self._between, self._said, self._begun = self._between + text, "", True, True
         return text
 
-    def _rest(self) -> str:
-        text, self._buffer = self._trimmed(self._buffer), ""
-        return text
+    def _repeated(self, marker: str) -> None:
+        warning = f"the model wrote the marker {marker!r} again; it was left out"
+        if warning not in self.warnings:
+            self.warnings.append(warning)
 
-    def _trimmed(self, text: str) -> str:
-        if not self._trim:
-            return text
-        text = text.lstrip()
-        self._trim = not text
-        return text
+
+def begun(text: str, markers: Collection[str]) -> int:
+    """Where the longest end of `text` begins that begins a marker, and is not the whole of one; its length if none."""
+    for start in range(max(0, len(text) + 1 - max(map(len, markers))), len(text)):
+        if any(marker.startswith(text[start:]) for marker in markers):
+            return start
+    return len(text)
 
 
 def detect_reasoning(template_source: str | None) -> ReasoningFormat | None:
@@ -118,6 +162,16 @@ def opens_reasoning(prompt_end: str, format: ReasoningFormat) -> bool:
     """Whether a rendered prompt ends inside the reasoning, so that the answer begins there. prompt_end: at least its
     last few dozen characters. A template that opens it writes the marker last."""
     return prompt_end.rstrip().endswith(format.start)
+
+
+def continued_reasoning(text: str, format: ReasoningFormat) -> Literal["open", "closed", "none"]:
+    """What a message that is continued has of reasoning: it stands open, it is over (as text was written), or nothing
+    of the message was written yet."""
+    begins = text.lstrip()
+    if not begins:
+        return "none"
+    opened = begins.startswith(format.start) and begins.rfind(format.start) > begins.rfind(format.end)
+    return "open" if opened else "closed"
 
 
 def split_reasoning(text: str, format: ReasoningFormat, *, open: bool = False) -> ReasoningPiece:

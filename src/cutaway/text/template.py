@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from cutaway.errors import TemplateError
+from cutaway.errors import ParameterError, TemplateError
 from cutaway.text.guarded import Guard
-from cutaway.text.messages import checked_mappings, checked_messages
-from cutaway.text.tokenizer import Segment, Tokenizer
+from cutaway.text.messages import REASONING, checked_mappings, checked_messages
+from cutaway.text.tokenizer import Segment, TextLossWarning, Tokenizer
+from cutaway.text.unread import Watched, unread
 
 if TYPE_CHECKING:
     import jinja2
@@ -50,7 +53,7 @@ class ChatTemplate:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         documents: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
+        add_generation_prompt: bool | None = None,
         continue_final_message: bool = False,
         **variables: Any,
     ) -> list[Segment]:
@@ -58,14 +61,20 @@ class ChatTemplate:
 
         Args:
             messages: role, content, and what else the template knows (`tool_calls`, `name`, …).
-            add_generation_prompt: end with the head of the assistant's turn.
-            continue_final_message: end inside the last message, so that it is continued; no head is added then.
+            add_generation_prompt: end with the head of the assistant's turn; None: unless a message is continued.
+            continue_final_message: end inside the last message, so that it is continued; no head may be added then.
             variables: further variables of the template.
 
         Raises:
             TemplateError: messages that cannot be used; the template does not parse, fails, or refuses them (then with
                 the template's own words and code "template_refused").
+            ParameterError: both a head and a message to be continued.
+
+        Warns:
+            TextLossWarning: of fields of messages that the template does not read.
         """
+        if continue_final_message and add_generation_prompt:
+            raise ParameterError("add_generation_prompt and continue_final_message exclude each other; give one")
         try:
             given = (
                 checked_messages(messages),
@@ -74,22 +83,29 @@ class ChatTemplate:
             )
             guard = Guard(self._markers, *given, variables)
             chat, tools, documents = (guard.protect(value) for value in given)
+            source = self._choose(tools)
             if continue_final_message:
+                if "tool_calls" in chat[-1]:
+                    what = "the last message has tool_calls; its text cannot be continued"
+                    raise TemplateError(what, code="messages_invalid")
                 # The blank shows whether the template trims what it writes.
                 chat[-1]["content"] = chat[-1]["content"] + guard.sentinel + " "
+            chat = [Watched(_as_called(message, source)) for message in chat]
             context = {
                 **self._tokens,
                 **{guard.clean(name): guard.protect(value) for name, value in variables.items()},
                 "messages": chat,
                 "tools": tools,
                 "documents": documents,
-                "add_generation_prompt": add_generation_prompt and not continue_final_message,
+                "add_generation_prompt": add_generation_prompt is not False and not continue_final_message,
             }
-            text = self._run(self._compile(self._choose(tools), guard), context, guard)
+            text = self._run(self._compile(source, guard), context, guard)
         except RecursionError as error:
             raise TemplateError("the messages or tools are nested too deeply", code="messages_invalid") from error
         if continue_final_message:
             text = _cut_at(text, guard.sentinel)
+        for what in unread(chat):
+            warnings.warn(what, TextLossWarning, stacklevel=3)
         return list(self._segments(text, guard))
 
     def _choose(self, tools: Any) -> str:
@@ -134,6 +150,14 @@ class ChatTemplate:
             end = match.end
         if end < len(text):
             yield Segment(guard.clean(text[end:]), False)
+
+
+def _as_called(message: dict[str, Any], source: str) -> dict[str, Any]:
+    """The message with its reasoning under the name that the template reads."""
+    if "reasoning_content" not in message:
+        return message
+    name = next((name for name in REASONING if re.search(rf"""[.'"]{name}\b""", source)), REASONING[0])
+    return {(name if key == "reasoning_content" else key): value for key, value in message.items()}
 
 
 def load_template(path: Path, metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate | None:

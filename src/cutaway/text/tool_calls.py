@@ -13,6 +13,7 @@ from cutaway.text.tool_json import JsonScanner, NotJsonError
 LONGEST_HEAD = 256
 _HEAD = re.compile(r"\s*([^\s\[\]{}\"]+)\s*(?:\[CALL_ID\]\s*([\w-]+)\s*)?(?:\[ARGS\])?\s*")
 _ARGUMENTS = ("arguments", "parameters")
+_BESIDE = ("id", "type")  # what may stand beside them in JSON that no marker declares a call
 
 
 class NotACallError(Exception):
@@ -31,6 +32,7 @@ class Calls:
     ) -> None:
         self.count = 0
         self.open = False
+        self.unmarked = False  # no marker says that what is read is a call
         self._emit = emit
         self._names = names
         self._parallel = parallel
@@ -63,9 +65,13 @@ class Calls:
 
 
 class Reader(Protocol):
-    """`feed` takes the next character and says whether the body ends with it; it raises NotACallError."""
+    """`feed` takes the next character and says whether the body ends with it; it raises NotACallError.
+
+    cut: the text was cut off here; a call whose name and arguments have begun is started with what there is of it.
+    """
 
     def feed(self, character: str) -> bool: ...
+    def cut(self) -> None: ...
 
 
 class CallReader:
@@ -103,6 +109,8 @@ class CallReader:
         return "arguments" if key in _ARGUMENTS else key if key == "name" else ""
 
     def _begin_value(self, place: str) -> None:
+        if not place and self._calls.unmarked and self._scanner.key not in _BESIDE:
+            raise NotACallError(f"it has {self._scanner.key!r}")
         if place in self._from:
             raise NotACallError(f"its {place} stand twice" if place == "arguments" else f"its {place} stands twice")
         if place:
@@ -120,6 +128,10 @@ class CallReader:
     def _ready(self) -> bool:
         """The name is known and the arguments are an object."""
         return "name" in self._upto and "arguments" in self._from and self._text[self._from["arguments"]] == "{"
+
+    def cut(self) -> None:
+        if self._ready():
+            self._tell()
 
     def _tell(self) -> None:
         if not self._told:
@@ -144,7 +156,7 @@ class CallReader:
     def _written_arguments(self) -> str:
         """Arguments that are no object: none, null, or an object written as a JSON string."""
         value = self._value("arguments") if "arguments" in self._upto else None
-        if value is None:
+        if value is None and not self._calls.unmarked:
             return "{}"
         if isinstance(value, str):
             try:
@@ -188,6 +200,10 @@ class JsonCalls:
             raise NotACallError(f"no call begins with {character!r}")
         return False
 
+    def cut(self) -> None:
+        if self._call is not None:
+            self._call.cut()
+
 
 class NamedCall:
     """`name[ARGS]{...}`; or, if it begins so, a list as JSON."""
@@ -222,6 +238,13 @@ class NamedCall:
         if self._eager:
             self._calls.start(self._head)
         return self._in_arguments(character)
+
+    def cut(self) -> None:
+        if self._list is not None:
+            self._list.cut()
+        elif self._scanner is not None and not self._eager:
+            self._calls.start(self._head)
+            self._calls.arguments(self._text)
 
     def _in_arguments(self, character: str) -> bool:
         assert self._scanner is not None

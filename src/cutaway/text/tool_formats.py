@@ -40,12 +40,16 @@ class ToolFormat:
     plain: tuple[str, ...] = ()
 
     def without_markers(self) -> ToolFormat:
-        """The same, where a call may also begin the answer, or stand in a fence for JSON."""
-        opens, closes, plain = (*self.opens, FENCE), (*self.closes, FENCE[:3]), (*self.plain, FENCE)
+        """The same, where a call may also begin the answer, or stand in a fence for JSON or between `<tools>` tags (in
+        which the templates of Qwen show the tools to the model)."""
+        opens, closes = (*self.opens, *UNMARKED), (*self.closes, FENCE[:3], "</tools>")
+        plain = (*self.plain, *UNMARKED)
         return replace(self, bare=True, opens=opens, closes=closes, plain=plain)
 
 
 FENCE = "```json"
+UNMARKED = (FENCE, "<tools>")
+"""What models write where the marker of their format belongs."""
 FORMATS: Mapping[str, ToolFormat] = MappingProxyType(
     {
         format.name: format

@@ -6,15 +6,18 @@ Blanks between content and a call, and after the last call, belong to the markup
 from __future__ import annotations
 
 import random
+import re
 import string
 from collections.abc import Callable, Collection
 
+from cutaway.text.reasoning import begun
 from cutaway.text.tool_calls import LONGEST_HEAD, Calls, JsonCalls, NamedCall, NotACallError, Reader
 from cutaway.text.tool_events import Arguments, Content, ParseWarning, ToolEvent, ToolMessage, gathered
-from cutaway.text.tool_formats import FENCE, ToolFormat, tool_format
+from cutaway.text.tool_formats import UNMARKED, ToolFormat, tool_format
 from cutaway.text.tool_python import PythonCalls
 
 _SOURCE = random.SystemRandom()
+_PYTHON_CALL = re.compile(r"\s*\[\s*[^\W\d][\w.]*\(")
 _LETTERS = string.ascii_letters + string.digits
 
 
@@ -33,8 +36,9 @@ class ToolParser:
     content, with a warning. eager: arguments are told as they come, for text that a grammar constrains, which can only
     fail by being cut off (then the call has what there was, with a warning); else a call is told when it is whole, so
     that one that cannot be read stays content, as it is, with a warning. lenient: a call of one of `names` in JSON, at
-    the beginning of the answer or in a ```json fence, counts though the format's marker is missing, with a warning
-    (small models write so, Qwen2.5-Coder 0.5B for one; no grammar has constrained it). new_id: makes the ids of calls.
+    the beginning of the answer, in a ```json fence or between `<tools>` tags, counts though the format's marker is
+    missing, with a warning (small models write so, Qwen2.5-Coder 0.5B for one; no grammar has constrained it). Such a
+    call must have arguments and no further keys, so that other JSON stays content. new_id: makes the ids of calls.
     """
 
     def __init__(
@@ -45,7 +49,7 @@ class ToolParser:
         self._format: ToolFormat = tool_format(format)
         self._unmarked: tuple[str, ...] = ()
         if lenient and names and not self._format.bare:
-            self._format, self._unmarked = self._format.without_markers(), ("", FENCE)
+            self._format, self._unmarked = self._format.without_markers(), ("", *UNMARKED)
         self._eager = eager
         self._events: list[ToolEvent] = []
         self._calls = Calls(self._emit, names, parallel, new_id or (lambda: new_call_id(format)))
@@ -62,6 +66,11 @@ class ToolParser:
         """How many calls were told so far."""
         return self._calls.count
 
+    @property
+    def inside(self) -> bool:
+        """Whether the text so far ends inside a call."""
+        return self._reader is not None
+
     def push(self, text: str) -> list[ToolEvent]:
         """The next piece of the answer."""
         self._buffer += text
@@ -69,21 +78,54 @@ class ToolParser:
             pass
         return self._taken()
 
-    def finish(self) -> list[ToolEvent]:
-        """The answer is over: what was held back."""
+    def finish(self, *, cut: bool = False) -> list[ToolEvent]:
+        """The answer is over: what was held back. cut: it was ended (by a limit, say) and did not end by itself; then
+        the beginning of a call is no content: it is a call as soon as its name and arguments have begun, and before
+        that it is left out, with a warning that holds it."""
         if self._reader is not None:
-            self._fail("the answer ends inside it", "")
-            self.finish_text()
-        else:
-            self.finish_text()
+            if cut:
+                self._cut()
+            if cut and not self._calls.open and self._is_markup():
+                self._leave_out(self._raw)
+            else:
+                self._fail("the answer ends inside it", "")
+        self._finish_text(cut)
         return self._taken()
 
-    def finish_text(self) -> None:
+    def _finish_text(self, cut: bool) -> None:
         rest, self._buffer = self._buffer, ""
-        self._content(rest)
+        if cut and rest and not self._after and (hold := begun(rest, self._format.opens)) < len(rest):
+            rest, markup = rest[:hold], rest[hold:]
+            self._content(rest)
+            self._leave_out(markup)
+        elif not (cut and self._after):  # what would have become a closing marker is none of the content
+            self._content(rest)
         if self._blanks and not self._calls.count:
             self._emit(Content(self._blanks))
         self._blanks = ""
+
+    def _cut(self) -> None:
+        assert self._reader is not None
+        told = self._calls.count
+        self._reader.cut()
+        if self._calls.count > told:
+            self._raw, self._blanks = "", ""
+            self._warn_unmarked(told)
+
+    def _is_markup(self) -> bool:
+        """Whether what was read can be nothing but the beginning of a call."""
+        if self._marker or not self._raw.lstrip().startswith("["):
+            return self._marker not in self._unmarked and self._marker not in self._format.plain
+        return _PYTHON_CALL.match(self._raw) is not None
+
+    def _warn_unmarked(self, call: int) -> None:
+        if self._marker in self._unmarked:
+            self._emit(ParseWarning(f"call {call} was written without the format's marker, and not constrained"))
+
+    def _leave_out(self, markup: str) -> None:
+        self._reader, self._raw = None, ""
+        shown = markup if len(markup) <= 200 else markup[:200] + "..."
+        self._emit(ParseWarning(f"the answer was cut where a tool call begins; left out: {shown!r}"))
 
     # --- states -----------------------------------------------------------------------------------------------------
     def _advance(self) -> bool:
@@ -100,13 +142,13 @@ class ToolParser:
             start = self._buffer.lstrip()
             if not start:
                 return False
-            if start[0] == "{" or (start[0] == "[" and self._format.python):
+            if start[0] == "{" or (start[0] == "[" and (self._format.python or self._unmarked)):
                 blanks = self._buffer[: -len(start)]
                 self._buffer = start
                 return self._open("", blanks)
         found = [(at, marker) for marker in self._format.opens if (at := self._buffer.find(marker)) >= 0]
         if not found:
-            hold = _hold(self._buffer, self._format.opens)
+            hold = begun(self._buffer, self._format.opens)
             text, self._buffer = self._buffer[:hold], self._buffer[hold:]
             self._content(text)
             return False
@@ -119,6 +161,7 @@ class ToolParser:
 
     def _open(self, marker: str, blanks: str) -> bool:
         self._marker, self._raw = marker, blanks + marker
+        self._calls.unmarked = marker in self._unmarked
         eager = self._eager and marker not in self._unmarked
         self._reader = _Opening(self._calls, self._format, marker, eager=eager)
         return True
@@ -135,8 +178,8 @@ class ToolParser:
                 self._buffer = self._buffer[place:]
                 self._fail(str(error), character if self._calls.open else self._raw)
                 return True
-            if self._calls.count > told and self._marker in self._unmarked:
-                self._emit(ParseWarning(f"call {told} was written without the format's marker, and not constrained"))
+            if self._calls.count > told:
+                self._warn_unmarked(told)
             if self._calls.count > told or self._calls.open:
                 self._raw, self._blanks = "", ""
             if done:
@@ -230,20 +273,16 @@ class _Opening:
             self._reader.feed(seen)
         return self._reader.feed(character)
 
+    def cut(self) -> None:
+        if self._reader is not None:
+            self._reader.cut()
+
     def _chosen(self, start: str) -> Reader:
-        if self._format.name.startswith("mistral"):
+        if self._format.name.startswith("mistral") and not self._calls.unmarked:
             return NamedCall(self._calls, eager=self._eager)
         if self._format.python and not start.startswith("{") and not start.replace(" ", "").startswith("[{"):
             return PythonCalls(self._calls, fence=self._format.closes[0] if self._marker else "")
         return JsonCalls(self._calls, eager=self._eager)
-
-
-def _hold(text: str, markers: Collection[str]) -> int:
-    """Where the longest end of `text` begins that begins a marker."""
-    for start in range(max(0, len(text) + 1 - max(map(len, markers))), len(text)):
-        if any(marker.startswith(text[start:]) for marker in markers):
-            return start
-    return len(text)
 
 
 def parse_tools(

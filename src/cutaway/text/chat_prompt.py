@@ -1,0 +1,50 @@
+"""The one way from a chat to what the model sees: of every route of the server, and of Python."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cutaway.errors import ParameterError
+from cutaway.text.messages import checked_messages
+from cutaway.text.template import ChatTemplate, require_template
+from cutaway.text.tokenizer import Segment, TextLossWarning
+from cutaway.text.tool_formats import renders_tools, tool_instructions
+
+
+def chat_prompt(
+    template: ChatTemplate | None, messages: Sequence[Mapping[str, Any]], *,
+    tools: Sequence[Mapping[str, Any]] | None = None, tool_format: str | None = None, **options: Any,
+) -> list[Segment]:  # fmt: skip
+    """The chat as text and markers (see `ChatTemplate.render`, which takes the options).
+
+    tools: where the template does not show them they are described in the system message, with a warning; tool_format:
+    how the model writes calls, or None where that is not known. What the template leaves out is a warning, too
+    (TextLossWarning). Raises TemplateError; ParameterError for tools of a model of which nothing tells how it calls.
+    """
+    known = require_template(template)
+    if tools and not shows_tools(known):
+        if tool_format is None:
+            raise ParameterError(
+                "tools cannot be used: neither the model's template nor its family tells how it writes calls",
+                code="tools_unsupported",
+            )
+        messages = _instructed(checked_messages(messages), tool_instructions(tool_format, tools))
+        what = "this model's template does not show tools; they are described in the system message"
+        warnings.warn(what, TextLossWarning, stacklevel=3)
+        tools = None
+    return known.render(messages, tools=tools or None, **options)
+
+
+def shows_tools(template: ChatTemplate) -> bool:
+    """Whether the template shows the model its tools."""
+    return renders_tools(template.source) or "tool_use" in template.named
+
+
+def _instructed(messages: list[dict[str, Any]], instructions: str) -> list[dict[str, Any]]:
+    """The instructions behind the system message there is, or as one."""
+    first = messages[0]
+    if first["role"] == "system":
+        return [{**first, "content": f"{first['content']}\n\n{instructions}"}, *messages[1:]]
+    return [{"role": "system", "content": instructions}, *messages]
