@@ -11,7 +11,6 @@ import random
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
@@ -34,15 +33,7 @@ from cutaway.planner import (
 )
 from cutaway.registry import Manifest, Progress, resolve
 from cutaway.sampling import SamplingParams, preset
-from cutaway.text import (
-    ChatTemplate,
-    Segment,
-    Tokenizer,
-    chat_prompt,
-    detect_tool_format,
-    load_template,
-    load_tokenizer,
-)
+from cutaway.text import ChatTemplate, Segment, Tokenizer, chat_prompt, load_template, load_tokenizer, tool_format_of
 from cutaway.trace import NULL, Recorder
 
 KEY_KL = {"int8": "0.0037 to 0.0182", "fp8": "0.0078 to 0.0143"}  # docs/numerics.md, values in bf16
@@ -167,25 +158,15 @@ class Engine:
         )  # fmt: skip
 
     # --- asking -----------------------------------------------------------------------------------------------------
-    @cached_property
-    def tool_format(self) -> str | None:
-        """How the model writes tool calls (a name of `text.TOOL_FORMATS`), or None where nothing tells."""
-        source = self.template.source if self.template is not None else None
-        named = self.manifest.name if self.manifest is not None else self.path.stem
-        # The name tells more than the family: SmolLM2 is a llama, and writes calls in a way of its own.
-        return detect_tool_format(source, named) or detect_tool_format(source, self.spec.family)
-
     def chat_prompt(self, messages: Sequence[Message], **options: Any) -> list[Segment]:
-        """A chat as the text that the model sees, and which parts of it are markers. options: what
-        `ChatTemplate.render` takes beside messages. Raises TemplateError, ParameterError."""
-        return chat_prompt(self.template, messages, tool_format=self.tool_format, **options)
+        """A chat as the model sees it: text and markers. options: see `text.chat_prompt`, which raises."""
+        named = self.path.stem if self.manifest is None else self.manifest.name
+        format = tool_format_of(self.template, named, self.spec.family)
+        return chat_prompt(self.template, messages, tool_format=format, **options)
 
     def token_ids(self, prompt: Prompt, **template: Any) -> list[int]:
-        """A prompt as token ids. template: what `chat_prompt` takes beside messages (tools, variables).
-
-        In a text, and in the content of messages, nothing is read as a control token. Raises TemplateError,
-        TokenizerError, ParameterError.
-        """
+        """A prompt as token ids. template: what `chat_prompt` takes beside messages (tools, variables). Nothing in a text
+        or a message is read as a control token. Raises TemplateError, TokenizerError, ParameterError."""
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt)
         if not isinstance(prompt, Sequence) or isinstance(prompt, bytes) or not len(prompt):

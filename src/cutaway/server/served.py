@@ -18,6 +18,7 @@ from cutaway.ops.protocol import KVType
 from cutaway.planner import LoadOptions, MemoryPlan, plan_load
 from cutaway.registry import Resolved, resolve
 from cutaway.server.identity import fingerprint, instruction_set, model_hash
+from cutaway.text import tool_format_of
 from cutaway.text.reasoning import ReasoningFormat, detect_reasoning
 from cutaway.trace import NULL, Recorder
 
@@ -137,5 +138,6 @@ def describe(served: Served, engine: Engine) -> None:
         served.sha256, instruction_set(config.backend or "native"), kv_k=config.kv_k, kv_v=config.kv_v,
         rope=config.rope_scaling,
     )  # fmt: skip
-    served.tool_format = engine.tool_format
+    named = engine.manifest.name if engine.manifest is not None else engine.path.stem
+    served.tool_format = tool_format_of(engine.template, named, engine.spec.family)
     served.reasoning = detect_reasoning(template) if template else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cutaway.text.chat_prompt import chat_prompt, shows_tools
+from cutaway.text.chat_prompt import chat_prompt, shows_tools, tool_format_of
 from cutaway.text.detokenizer import Detokenizer
 from cutaway.text.loading import load_tokenizer
 from cutaway.text.reasoning import (
@@ -72,5 +72,6 @@ __all__ = [
     "require_template",
     "shows_tools",
     "split_reasoning",
+    "tool_format_of",
     "tool_instructions",
 ]

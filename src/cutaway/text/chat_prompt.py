@@ -10,7 +10,7 @@ from cutaway.errors import ParameterError
 from cutaway.text.messages import checked_messages
 from cutaway.text.template import ChatTemplate, require_template
 from cutaway.text.tokenizer import Segment, TextLossWarning
-from cutaway.text.tool_formats import renders_tools, tool_instructions
+from cutaway.text.tool_formats import detect_tool_format, renders_tools, tool_instructions
 
 
 def chat_prompt(
@@ -35,6 +35,13 @@ def chat_prompt(
         warnings.warn(what, TextLossWarning, stacklevel=3)
         tools = None
     return known.render(messages, tools=tools or None, **options)
+
+
+def tool_format_of(template: ChatTemplate | None, name: str, family: str) -> str | None:
+    """How a model writes tool calls, by its template, its name, its family (a name tells more: SmolLM2 is a llama, and
+    writes calls in a way of its own); None where nothing tells."""
+    source = template.source if template is not None else None
+    return detect_tool_format(source, name) or detect_tool_format(source, family)
 
 
 def shows_tools(template: ChatTemplate) -> bool:
