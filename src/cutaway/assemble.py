@@ -165,8 +165,8 @@ class Engine:
         return chat_prompt(self.template, messages, tool_format=format, **options)
 
     def token_ids(self, prompt: Prompt, **template: Any) -> list[int]:
-        """A prompt as token ids. template: what `chat_prompt` takes beside messages (tools, variables). Nothing in a text
-        or a message is read as a control token. Raises TemplateError, TokenizerError, ParameterError."""
+        """A prompt as token ids. template: what `chat_prompt` takes beside messages (tools, variables). Nothing in a
+        text or a message is read as a control token. Raises TemplateError, TokenizerError, ParameterError."""
         if isinstance(prompt, str):
             return self.tokenizer.encode(prompt)
         if not isinstance(prompt, Sequence) or isinstance(prompt, bytes) or not len(prompt):
