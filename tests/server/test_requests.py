@@ -109,8 +109,12 @@ class TestOverTheSocket:
 
     def test_a_token_that_is_not_there_and_tools_that_are_wrong_name_their_field(self, smol: Running) -> None:
         assert smol.refused(COMPLETIONS, prompt=[5, 999_999])["param"] == "prompt"
-        tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "objec"}}}
+        function = {"name": "f", "parameters": {"type": "objec"}, "strict": True}
+        tool: dict[str, Any] = {"type": "function", "function": function}
         assert smol.refused(CHAT, messages=HELLO, tools=[tool])["param"] == "tools"
+        del function["strict"]
+        reply = smol.ok(CHAT, messages=HELLO, tools=[tool], max_tokens=1)
+        assert any("tool 'f'" in warning for warning in reply["warnings"])
 
     @pytest.mark.parametrize(
         ("path", "fields", "param"),
