@@ -55,7 +55,11 @@ template <int C, int S, int M, int P> INLINE void few_groups(const uint8_t* cons
     line.template operator()<0>(), line.template operator()<1>(), line.template operator()<2>(), line.template operator()<3>();
 }
 
-template <int C, int S, int M, int P> INLINE void few_panels(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
+// out: float [P][M][16].
+template <int C, int S, int M, int P> static void few(const uint8_t* const* from, const uint8_t* table, int groups, const void* activations, float* out) {
+    const uint8_t* panels[P];  // in registers, whatever memory does
+    UNROLL_TOKENS
+    for (int p = 0; p < P; p++) panels[p] = from[p];
     constexpr bool halves = GroupScales<S>::kHalves;
     const ActGroup<M>* a = (const ActGroup<M>*)activations;
     F acc[P][M];
@@ -99,8 +103,8 @@ template <int C, int S, int M, int P> static void few_panels(const uint8_t* cons
 
 #else
 
-// Sixteen registers do not hold a line of each panel: a group at a time. A function of its own, for they hold no more than this.
-template <int C, int S, int M, int P> __attribute__((noinline)) static void few_panels(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
+// Sixteen registers do not hold a line of each panel: a group at a time.
+template <int C, int S, int M, int P> static void few(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
     const ActGroup<M>* a = (const ActGroup<M>*)activations;
     F acc[P][M];
     for (int p = 0; p < P; p++)
@@ -118,18 +122,5 @@ template <int C, int S, int M, int P> __attribute__((noinline)) static void few_
 }
 
 #endif
-
-// out: float [times][P][M][16].
-template <int C, int S, int M, int P>
-static void few(const uint8_t* const* from, size_t stride, int times, const uint8_t* table, int groups, const void* activations, float* out) {
-    const uint8_t* panels[P];  // in registers, whatever memory does
-    UNROLL_TOKENS
-    for (int p = 0; p < P; p++) panels[p] = from[p];
-    for (; times > 0; times--, out += 16 * M * P) {
-        few_panels<C, S, M, P>(panels, table, groups, activations, out);
-        UNROLL_TOKENS
-        for (int p = 0; p < P; p++) panels[p] += stride;
-    }
-}
 
 }  // namespace

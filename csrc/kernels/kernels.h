@@ -51,8 +51,8 @@ struct AttendBlocks {
 
 // The groups from .. to - 1 of one panel, times one tile of tokens, on top of those before them in out [height][16].
 using Tile = void (*)(const uint8_t* panel, const uint8_t* table, int from, int to, const void* activations, float* out);
-// All groups of some panels, times a tile of one or two tokens; and of those `stride` bytes further, so many times. out [times][panels][height][16].
-using Few = void (*)(const uint8_t* const* panels, size_t stride, int times, const uint8_t* table, int groups, const void* activations, float* out);
+// All groups of some panels, times a tile of one or two tokens. out [panels][height][16].
+using Few = void (*)(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out);
 // All inputs of a panel, times one tile of tokens.
 using TileFloat = void (*)(const uint8_t* panel, size_t apart, int inputs, const float* x, int stride, float* out);
 
@@ -74,8 +74,8 @@ struct Halves {
     // All inputs of some panels times 3 .. 16 tokens in one tile or two. Panels come in twos, `apart` bytes from each other and
     // `next` from those before; each output kTallest * 16 floats on.
     void (*multiply)(const uint8_t* panel, size_t apart, size_t next, int panels, int inputs, const void* tiles, int count, float* out);
-    // 1, 2 or 4 panels times one or two tokens; and those `stride` bytes further, so many times. out [times][panels][count][16].
-    void (*few)(const uint8_t* panel, size_t apart, int panels, size_t stride, int times, int inputs, const void* tiles, int count, float* out);
+    // 1, 2 or 4 panels times one or two tokens. out [panels][count][16].
+    void (*few)(const uint8_t* panel, size_t apart, int panels, int inputs, const void* tiles, int count, float* out);
 };
 
 // How attention is done over keys and values of some types.

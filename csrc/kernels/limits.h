@@ -20,6 +20,29 @@ constexpr size_t kBlock = (1 << 20) + 4096; // bytes of one read item; its quart
 #define CUTAWAY_KEEP(x) asm volatile("" : "+v"(x))
 #define CUTAWAY_FOR(set) __attribute__((target(set)))
 
+// name(rounds): `add` of a sum `a` and the operands x and y, one after the other for every sum; operations done, so many each.
+#define CUTAWAY_RATE(name, set, Vector, operations, one, add) \
+    CUTAWAY_FOR(set) inline double name(int64_t rounds) {     \
+        Vector s[kSums] = {};                                 \
+        auto x = one, y = x;                                  \
+        for (int64_t r = 0; r < rounds; r++)                  \
+            for (auto& a : s) {                               \
+                CUTAWAY_KEEP(x);                              \
+                a = add;                                      \
+            }                                                 \
+        for (auto& a : s) CUTAWAY_KEEP(a);                    \
+        return (double)(operations)*kSums * (double)rounds;   \
+    }
+CUTAWAY_RATE(f32_512, "avx512f", __m512, 2 * 16, _mm512_set1_ps(0.5f), _mm512_fmadd_ps(a, x, y))
+CUTAWAY_RATE(int8_512, "avx512f,avx512vnni", __m512i, 2 * 64, _mm512_set1_epi8(1), _mm512_dpbusd_epi32(a, x, y))
+CUTAWAY_RATE(bf16_512, "avx512f,avx512bf16", __m512, 2 * 32, _mm512_set1_epi16(0x3f00), _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)y))
+CUTAWAY_RATE(f32_256, "avx2,fma", __m256, 2 * 8, _mm256_set1_ps(0.5f), _mm256_fmadd_ps(a, x, y))
+CUTAWAY_RATE(int8_vnni_256, "avx2,avxvnni", __m256i, 2 * 32, _mm256_set1_epi8(1), _mm256_dpbusd_avx_epi32(a, x, y))
+// Without dot products: pairs to 16 bit, pairs of those to 32 bit, and a sum.
+CUTAWAY_RATE(int8_256, "avx2", __m256i, 2 * 32, _mm256_set1_epi8(1),
+             _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, y), _mm256_set1_epi16(1))))
+#undef CUTAWAY_RATE
+
 // Four places are read in turn, each asked for 2 KB ahead: memory gives a fifth more to this than to one run of lines.
 CUTAWAY_FOR("avx512f") inline void read_512(const uint8_t* p, size_t bytes) {
     const size_t part = bytes / 256 * 64;
@@ -30,37 +53,6 @@ CUTAWAY_FOR("avx512f") inline void read_512(const uint8_t* p, size_t bytes) {
         c = _mm512_or_si512(c, _mm512_loadu_si512(p + 2 * part + i)), d = _mm512_or_si512(d, _mm512_loadu_si512(p + 3 * part + i));
     }
     CUTAWAY_KEEP(a); CUTAWAY_KEEP(b); CUTAWAY_KEEP(c); CUTAWAY_KEEP(d);
-}
-CUTAWAY_FOR("avx512f") inline double f32_512(int64_t rounds) {
-    __m512 s[kSums], x = _mm512_set1_ps(0.5f), y = x;
-    for (auto& a : s) a = x;
-    for (int64_t r = 0; r < rounds; r++) {
-        CUTAWAY_KEEP(x);
-        for (auto& a : s) a = _mm512_fmadd_ps(a, x, y);
-    }
-    for (auto& a : s) CUTAWAY_KEEP(a);
-    return 2.0 * 16 * kSums * (double)rounds;
-}
-CUTAWAY_FOR("avx512f,avx512vnni") inline double int8_512(int64_t rounds) {
-    __m512i s[kSums], x = _mm512_set1_epi8(1), y = x;
-    for (auto& a : s) a = x;
-    for (int64_t r = 0; r < rounds; r++) {
-        CUTAWAY_KEEP(x);
-        for (auto& a : s) a = _mm512_dpbusd_epi32(a, x, y);
-    }
-    for (auto& a : s) CUTAWAY_KEEP(a);
-    return 2.0 * 64 * kSums * (double)rounds;
-}
-CUTAWAY_FOR("avx512f,avx512bf16") inline double bf16_512(int64_t rounds) {
-    __m512 s[kSums];
-    __m512i x = _mm512_set1_epi16(0x3f00), y = x;
-    for (auto& a : s) a = _mm512_setzero_ps();
-    for (int64_t r = 0; r < rounds; r++) {
-        CUTAWAY_KEEP(x);
-        for (auto& a : s) a = _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)y);
-    }
-    for (auto& a : s) CUTAWAY_KEEP(a);
-    return 2.0 * 32 * kSums * (double)rounds;
 }
 
 // The matrix unit: 16 x 64 bytes times 64 x 16 bytes an instruction. The tiles' shapes are put back as they were.
@@ -111,38 +103,6 @@ CUTAWAY_FOR("avx2") inline void read_256(const uint8_t* p, size_t bytes) {
         a = _mm256_or_si256(a, at(0)), b = _mm256_or_si256(b, at(1)), c = _mm256_or_si256(c, at(2)), d = _mm256_or_si256(d, at(3));
     }
     CUTAWAY_KEEP(a); CUTAWAY_KEEP(b); CUTAWAY_KEEP(c); CUTAWAY_KEEP(d);
-}
-CUTAWAY_FOR("avx2,fma") inline double f32_256(int64_t rounds) {
-    __m256 s[kSums], x = _mm256_set1_ps(0.5f), y = x;
-    for (auto& a : s) a = x;
-    for (int64_t r = 0; r < rounds; r++) {
-        CUTAWAY_KEEP(x);
-        for (auto& a : s) a = _mm256_fmadd_ps(a, x, y);
-    }
-    for (auto& a : s) CUTAWAY_KEEP(a);
-    return 2.0 * 8 * kSums * (double)rounds;
-}
-// Without dot products: pairs to 16 bit, pairs of those to 32 bit, and a sum.
-CUTAWAY_FOR("avx2") inline double int8_256(int64_t rounds) {
-    __m256i s[kSums], x = _mm256_set1_epi8(1), y = x, ones = _mm256_set1_epi16(1);
-    for (auto& a : s) a = x;
-    for (int64_t r = 0; r < rounds; r++)
-        for (auto& a : s) {
-            CUTAWAY_KEEP(x);
-            a = _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, y), ones));
-        }
-    for (auto& a : s) CUTAWAY_KEEP(a);
-    return 2.0 * 32 * kSums * (double)rounds;
-}
-CUTAWAY_FOR("avx2,avxvnni") inline double int8_vnni_256(int64_t rounds) {
-    __m256i s[kSums], x = _mm256_set1_epi8(1), y = x;
-    for (auto& a : s) a = x;
-    for (int64_t r = 0; r < rounds; r++) {
-        CUTAWAY_KEEP(x);
-        for (auto& a : s) a = _mm256_dpbusd_avx_epi32(a, x, y);
-    }
-    for (auto& a : s) CUTAWAY_KEEP(a);
-    return 2.0 * 32 * kSums * (double)rounds;
 }
 #undef CUTAWAY_KEEP
 #undef CUTAWAY_FOR

@@ -156,16 +156,14 @@ static void multiply_some(const uint8_t* panel, size_t apart, size_t next, int p
     else all(multiply_halves<1, 1>, multiply_halves<1, 2>);
 }
 
-static void multiply_few(const uint8_t* panel, size_t apart, int panels, size_t stride, int times, int inputs, const void* tiles, int count, float* out) {
+static void multiply_few(const uint8_t* panel, size_t apart, int panels, int inputs, const void* tiles, int count, float* out) {
     const ZeroSmall mode;
     const uint8_t* tile = (const uint8_t*)tiles;
-    const auto one = panels == 1 ? multiply_rows<1, 1> : panels == 2 ? multiply_rows<1, 2> : multiply_rows<1, 4>;
+    if (count == 1) return (panels == 1 ? multiply_rows<1, 1> : panels == 2 ? multiply_rows<1, 2> : multiply_rows<1, 4>)(panel, apart, inputs, tile, out);
     const auto two = panels == 1 ? multiply_rows<2, 1> : multiply_rows<2, 2>;
-    for (; times > 0; times--, panel += stride, out += 16 * panels * count) {
-        (count == 1 ? one : two)(panel, apart, inputs, tile, out);
-        // Two tokens' sums over four panels are more than there are registers.
-        if (count == 2 && panels == 4) two(panel + 2 * apart, apart, inputs, tile, out + 2 * 2 * 16);
-    }
+    two(panel, apart, inputs, tile, out);
+    // Two tokens' sums over four panels are more than there are registers.
+    if (panels == 4) two(panel + 2 * apart, apart, inputs, tile, out + 2 * 2 * 16);
 }
 
 }  // namespace

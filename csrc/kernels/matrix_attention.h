@@ -107,26 +107,6 @@ INLINE void score_two(const uint8_t* q, int d, const uint8_t* k0, const uint8_t*
     _tile_stored(1, s + 256, 64);
 }
 
-// The same for heads of 64 inputs and queries that are in the tiles 2 .. 5.
-INLINE void score_two_of_64(const uint8_t* k0, const uint8_t* k1, float* s) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_loadd(6, k0, 64);
-    _tile_dpbf16ps(0, 2, 6);
-    _tile_loadd(7, k1, 64);
-    _tile_dpbf16ps(1, 2, 7);
-    _tile_dpbf16ps(0, 3, 6);
-    _tile_dpbf16ps(1, 3, 7);
-    _tile_loadd(6, k0 + kTileBytes, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, k1 + kTileBytes, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(0, 5, 6);
-    _tile_dpbf16ps(1, 5, 7);
-    _tile_stored(0, s, 64);
-    _tile_stored(1, s + 256, 64);
-}
-
 // 2^x for x <= 0 (and NaN): the fraction's power by a polynomial of degree 4, within 3e-6; below -126: 0.
 INLINE F power_of_2(F x) {
     const F r = {_mm512_reduce_ps(x.v, 0x09)};  // x - floor(x)
@@ -219,12 +199,6 @@ static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next,
     const int d = blocks.head_dim, begin = seen.from / kDepth, end = (seen.to + kDepth - 1) / kDepth;  // in twos of blocks
     const uint8_t* q = (const uint8_t*)rows.q;
     settle();
-    if (d == 64) {
-        _tile_loadd(2, q, 64);
-        _tile_loadd(3, q + kTileBytes, 64);
-        _tile_loadd(4, q + 2 * kTileBytes, 64);
-        _tile_loadd(5, q + 3 * kTileBytes, 64);
-    }
     Eight eight;
     for (int b = 2 * begin; b < 2 * end; b += 2) {
         if (!blocks.pairs && (b == 2 * begin || b % 8 == 0)) {
@@ -236,8 +210,7 @@ static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next,
         const uint8_t *k0 = blocks.keys[b], *k1 = blocks.keys[b + 1];
         if (!k0) k0 = k1;
         if (!k1) k1 = k0;
-        if (d == 64) score_two_of_64(k0, k1, p + 256 * b);
-        else score_two(q, d, k0, k1, p + 256 * b);
+        score_two(q, d, k0, k1, p + 256 * b);
     }
     const Part part{blocks, at, rows, 0, 0, 0, 0, 0, 0, 0, p};
     for (int b = 2 * begin; b < 2 * end; b++) {

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fp16.h"
+
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -168,20 +170,6 @@ struct B { uint8_t v[64]; };
 #define LANES(T, expression) T r; for (int i = 0; i < 16; i++) r.v[i] = expression; return r
 #define BYTES(expression) B r; for (int i = 0; i < 64; i++) r.v[i] = (uint8_t)(expression); return r
 
-INLINE float float_of_half(uint16_t h) {
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023;
-    uint32_t bits;
-    if (exponent == 0) {
-        const float x = (float)mantissa * 0x1p-24f;
-        std::memcpy(&bits, &x, 4);
-    } else {
-        bits = (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | mantissa << 13;
-    }
-    bits |= sign;
-    float f;
-    std::memcpy(&f, &bits, 4);
-    return f;
-}
 INLINE F set(float x) { LANES(F, x); }
 INLINE F load(const float* p) { LANES(F, p[i]); }
 INLINE void store(float* p, F a) { for (int i = 0; i < 16; i++) p[i] = a.v[i]; }

@@ -23,7 +23,6 @@ struct RotateStore final : Op {
     bool whole(const NormPtr& n) const { return n && (int)n->weight.size() != a.head_dim; }
 
     void run(Program& p, Worker& worker, const Step& step) const override;
-    Coming coming(const Program& p, const Worker&) const override;
 
     // One token and kv head, and the queries that read it: turned in place, and stored.
     void turn(Program& p, const Step& step, int t, int head) const {
@@ -227,14 +226,6 @@ struct Attend final : Op {
         });
     }
 };
-
-Coming RotateStore::coming(const Program& p, const Worker&) const {
-    Coming c;
-    c.with(this), c.with(after), c.with(pages.get());
-    for (int id : {q, k, v}) c.with(&p.at(id));
-    if (after) c.with(&p.at(after->outputs[0]));
-    return c;
-}
 
 void RotateStore::run(Program& p, Worker& worker, const Step& step) const {
     if (after && after->takes_over(step, p.team->threads())) return;

@@ -23,11 +23,11 @@ constexpr int kStretch = 32, kWideStretch = 16;  // groups of it that stay in th
 struct Cut {
     const Weight& weight;
     int count;
-    size_t runs, step, each, per_run;  // units come in multiples of `step`; each: panels or units of a block; per_run: blocks
+    size_t runs, each, per_run;  // each: panels or units of a block; per_run: blocks
 
-    Cut(const Weight& w, int panels, int count, int threads = 1, int step = 1) : weight(w), count(count), runs(few() ? threads : 1), step(step) {
+    Cut(const Weight& w, int panels, int count, int threads = 1) : weight(w), count(count), runs(few() ? threads : 1) {
         each = few() ? std::max(1, panels / kReaders) : panels;
-        const size_t longest = (w.panels() / granule() + runs - 1) / runs * granule(), parts = few() ? longest / kReaders : w.panels();
+        const size_t longest = (w.panels() + runs - 1) / runs, parts = few() ? longest / kReaders : w.panels();
         per_run = std::max<size_t>(1, (parts + each - 1) / each);
     }
     bool few() const { return count <= kFew; }
@@ -38,14 +38,13 @@ struct Cut {
     };
     Part part(int64_t block) const {
         if (!few()) return {0, 0, 0, block * each, std::min(each, weight.panels() - block * each)};
-        const size_t run = block / per_run, at = block % per_run, begin = start(run), panels = start(run + 1) - begin, units = Weight::part_panels(panels, step);
-        const size_t from = units / step * at / per_run * step, to = units / step * (at + 1) / per_run * step;
+        const size_t run = block / per_run, at = block % per_run, begin = start(run), panels = start(run + 1) - begin, units = Weight::part_panels(panels);
+        const size_t from = units * at / per_run, to = units * (at + 1) / per_run;
         return {begin + from, units, to - from, begin + kReaders * units, at + 1 == per_run ? panels - kReaders * units : 0};
     }
 
   private:
-    size_t granule() const { return few() && step > 1 ? kReaders * step : 1; }
-    size_t start(size_t run) const { return weight.panels() / granule() * run / runs * granule(); }
+    size_t start(size_t run) const { return weight.panels() * run / runs; }
 };
 
 // Panels that a block of one token may have, and what a block of `count` may be cut to: what is left of a run, eight panels
@@ -111,10 +110,6 @@ class Block {
             f(i, row, (int)std::min(n * kPanelRows, weight.rows - row));
         }
     }
-    // Where the panel behind the i-th is, of an even number of them.
-    size_t next(size_t i) const { return i < quads_ ? i + kReaders : i + 1; }
-    // The n-th panel of those that lie at even places.
-    size_t even(size_t n) const { return 2 * n < quads_ ? n / kReaders * 2 * kReaders + n % kReaders : 2 * n; }
 
     // Times the tokens token .. token + height - 1, and the bias: out[i] is [height][16] of the i-th panel.
     void multiply(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
@@ -152,13 +147,11 @@ class Block {
   private:
     const uint8_t* panel_at(size_t i) const { return weight.panel(panel(i)); }
 
-    // f(i, n, times): the panels i .. i + n - 1 are read side by side, then those of the next units, so many times.
+    // f(i, n): the panels i .. i + n - 1 are read side by side.
     template <class F> void each_few(F&& f) const {
-        constexpr size_t kTimes = 16;  // more gain nothing
-        for (size_t i = 0, n, times; i < size; i += n * times) {
-            if (i < quads_) n = kReaders, times = std::min(kTimes, (quads_ - i) / kReaders);
-            else n = std::min<size_t>(2, size - i), times = 1;
-            f(i, n, (int)times);
+        for (size_t i = 0, n; i < size; i += n) {
+            n = i < quads_ ? kReaders : std::min<size_t>(2, size - i);
+            f(i, n);
         }
     }
     size_t apart(size_t i, size_t n) const { return n > 1 ? (panel(i + 1) - panel(i)) * weight.panel_bytes : 0; }
@@ -166,11 +159,11 @@ class Block {
     void multiply_few(const Kernels& k, const Activations& a, int token, int height, BlockOut& out) const {
         const Layout& l = weight.layout;
         const int groups = (int)a.groups;
-        each_few([&](size_t i, size_t n, int times) {
+        each_few([&](size_t i, size_t n) {
             const uint8_t* panels[kReaders];
             for (size_t r = 0; r < n; r++) panels[r] = panel_at(i + r);
             if (n == 1) k.tile(l.codes, l.scales, height)(panels[0], weight.table, 0, groups, a.tile(token), out[i]);
-            else k.few(l.codes, l.scales, height, (int)n)(panels, weight.panel_bytes, times, weight.table, groups, a.tile(token), out[i]);
+            else k.few(l.codes, l.scales, height, (int)n)(panels, weight.table, groups, a.tile(token), out[i]);
         });
     }
 
@@ -180,7 +173,7 @@ class Block {
         const size_t bytes = weight.panel_bytes;
         const int inputs = (int)weight.inputs;
         if (!few_) return k.halves->multiply(panel_at(0), bytes, 2 * bytes, (int)size, inputs, tiles, count, out[0]);
-        each_few([&](size_t i, size_t n, int times) { k.halves->few(panel_at(i), apart(i, n), (int)n, bytes, times, inputs, tiles, count, out[i]); });
+        each_few([&](size_t i, size_t n) { k.halves->few(panel_at(i), apart(i, n), (int)n, inputs, tiles, count, out[i]); });
     }
 
     void multiply_floats(const Kernels& k, const Activations& a, int token, int count, BlockOut& out) const {
@@ -189,9 +182,7 @@ class Block {
                                                               out[i] + kPanelRows * m);
         };
         if (few_)
-            return each_few([&](size_t i, size_t n, int times) {
-                for (; times > 0; times--, i += n) tiles(i, n, 0, count);
-            });
+            return each_few([&](size_t i, size_t n) { tiles(i, n, 0, count); });
         for (size_t i = 0, n; i < size; i += n) {
             n = std::min<size_t>(k.float_panels, size - i);
             int m = 0;

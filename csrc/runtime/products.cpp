@@ -41,16 +41,12 @@ struct Normalize final : Op {
     }
 };
 
-// What an op of few tokens reads first: its objects, and the cut weight from the first block of a worker's own on, which
-// lies in the same place for one token and for two.
-template <class Op>
-Coming own(const Program& p, const Worker& worker, const Op& op, const Cut& cut, int x, std::initializer_list<const Weight*> weights, const Norm* norm) {
-    Coming c = coming_of(cut, first_of(cut.blocks(), worker.index, worker.team.threads()));
-    c.with(&op), c.with(&p.at(x));
-    for (const Weight* w : weights) c.with(w);
-    c.with(norm);
-    for (int id : op.outputs) c.with(&p.at(id));
-    return c;
+// What an op of few tokens reads first: the weight from the first block of a worker's own on, which lies in the same place for
+// one token and for two.
+Coming own(const Worker& worker, const Weight& weight) {
+    const int threads = worker.team.threads();
+    const Cut cut = cut_of(weight, threads, 1);
+    return coming_of(cut, first_of(cut.blocks(), worker.index, threads));
 }
 
 struct Project final : Op {
@@ -80,51 +76,37 @@ struct Project final : Op {
                     [&](int t) { ask(part, out.row(t)); });
         });
     }
-    Coming coming(const Program& p, const Worker& worker) const override {
-        return own(p, worker, *this, cut_of(*weights[0], worker.team.threads(), 1), x, {weights[0].get()}, norm.get());
+    Coming coming(const Worker& worker) const override {
+        return own(worker, *weights[0]);
     }
 };
 
 struct Feed final : Op {
     int x, activation;
-    bool to_tiles = false;
     NormPtr norm;
     WeightPtr gate, up;
-    // Where outputs are the next product's activations, panels come in twos of each reader.
-    Cut cut(int threads, int count) const {
-        if (!to_tiles) return cut_of(*up, threads, count);
-        return {*up, count <= kFew ? most_panels(count) : kBlock, count, threads, 2};
-    }
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs_of(*p.kernels, {up.get(), gate.get()}));
-        const Cut cut = this->cut(p.team->threads(), a.count);
+        const Cut cut = cut_of(*up, p.team->threads(), a.count);
         const int64_t blocks = cut.blocks();
         worker.parallel(blocks * token_items(a.count), 1, [&](int64_t item) {
-            const int64_t block = item % blocks;
-            const Tokens tokens = tokens_of(item, blocks, a.count);
-            if (!to_tiles) return gated(*p.kernels, worker, gate.get(), *up, cut, block, a, tokens, activation, [&](int t) { return out.row(t); });
-            const auto put = [&](const Block& ups, int token, int real, int height, const BlockOut& u) {
-                put_groups(*p.kernels, ups, token, real, height, u, out.memory.data(), out.width / kGroup);
-            };
-            gated(*p.kernels, worker, gate.get(), *up, cut, block, a, tokens, activation, put, [](const Block&, int) {});
+            gated(*p.kernels, worker, gate.get(), *up, cut, item % blocks, a, tokens_of(item, blocks, a.count), activation, [&](int t) { return out.row(t); });
         });
     }
-    Coming coming(const Program& p, const Worker& worker) const override {
-        return own(p, worker, *this, cut(worker.team.threads(), 1), x, {up.get(), gate.get()}, norm.get());
+    Coming coming(const Worker& worker) const override {
+        return own(worker, *up);
     }
 };
 
 struct ProjectAdd final : Op {
     int x, a;
-    bool from_tiles = false;
     WeightPtr weight;
     NormPtr norm;
     float scale;
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &residual = p.at(x), &in = p.at(a), &out = p.at(outputs[0]);
-        const Activations acts = from_tiles ? Activations{in.memory.data(), nullptr, 0, step.tokens, in.width / kGroup}
-                                          : prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs_of(*p.kernels, {weight.get()}));
+        const Activations acts = prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs_of(*p.kernels, {weight.get()}));
         const Cut cut = cut_of(*weight, p.team->threads(), acts.count);
         const int64_t blocks = cut.blocks();
         worker.parallel(blocks * token_items(acts.count), 1, [&](int64_t item) {
@@ -145,8 +127,8 @@ struct ProjectAdd final : Op {
             for (size_t i = 0; i < out.width; i++) to[i] = residual.row(t)[i] + scale * to[i];
         });
     }
-    Coming coming(const Program& p, const Worker& worker) const override {
-        return own(p, worker, *this, cut_of(*weight, worker.team.threads(), 1), a, {weight.get()}, norm.get());
+    Coming coming(const Worker& worker) const override {
+        return own(worker, *weight);
     }
 };
 
@@ -172,8 +154,8 @@ struct Logits final : Op {
             });
         });
     }
-    Coming coming(const Program& p, const Worker& worker) const override {
-        return own(p, worker, *this, cut_of(*head, worker.team.threads(), 1), x, {head.get()}, norm.get());
+    Coming coming(const Worker& worker) const override {
+        return own(worker, *head);
     }
 };
 
@@ -228,9 +210,6 @@ size_t add_project_add(Program& p, int x, int a, WeightPtr weight, NormPtr norm,
     auto op = make<ProjectAdd>("project_add", {p.buffer(weight->rows, p.max_tokens)});
     check(!norm || norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
     op->x = x, op->a = a, op->weight = std::move(weight), op->norm = std::move(norm), op->scale = scale;
-    // What a feed-forward gives is turned to int8 where it arises, unless somebody wants to see it.
-    Feed* feed = p.stepwise || p.ops.empty() ? nullptr : dynamic_cast<Feed*>(p.ops.back().get());
-    if (feed && feed->outputs[0] == a && !op->weight->layout.is_float() && fits_groups(*feed->up)) feed->to_tiles = op->from_tiles = true;
     return p.add(std::move(op));
 }
 

@@ -25,7 +25,7 @@ size_t Program::scratch_bytes() const {
 void Program::look_ahead() {
     coming_.assign((size_t)team->threads(), {});
     for (size_t i = 0; i < coming_.size(); i++)
-        for (const auto& op : ops) coming_[i].push_back(op->coming(*this, {*team, (int)i}));
+        for (const auto& op : ops) coming_[i].push_back(op->coming({*team, (int)i}));
 }
 
 void Program::run(Step& step, size_t begin, size_t end) {

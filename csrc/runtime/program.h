@@ -53,7 +53,7 @@ struct Attention {
     std::vector<float> slopes;              // empty: none
 };
 
-// One value of a step: float32 [tokens or rows][width], row-major; or int8 tiles (layout.h), between a feed-forward and its product.
+// One value of a step: float32 [tokens or rows][width], row-major.
 struct Buffer {
     Arena::Piece memory;
     size_t width;
@@ -71,7 +71,7 @@ struct Op {
     virtual ~Op() = default;
     virtual void run(Program& program, Worker& worker, const Step& step) const = 0;
     // What a worker will read first of it, where a step has few tokens.
-    virtual Coming coming(const Program&, const Worker&) const { return {}; }
+    virtual Coming coming(const Worker&) const { return {}; }
 };
 
 struct ExpertWeights {
@@ -109,7 +109,7 @@ class Program {
     const Kernels* kernels;
     Arena memory;  // of buffers
     const int max_tokens, max_rows;
-    bool stepwise = false;  // every value is looked at: none is tiles
+    bool stepwise = false;  // every value is looked at
     int page_size = 16;
     size_t vocab = 0, context = SIZE_MAX;  // rows of the embedding table, of the shortest position table
     std::vector<int> pages_of_group;

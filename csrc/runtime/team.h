@@ -34,24 +34,16 @@ struct FloatMode {
 
 class Team;
 
-// What a thread will soon read: weights, in lines of 64 bytes side by side, asked for while it has nothing else to do; and
-// before them the objects that say where they are, which weights push out of every cache.
+// What a thread will soon read: weights, in lines of 64 bytes side by side, asked for while it has nothing else to do.
 struct Coming {
-    static constexpr int kReaders = 4, kObjects = 24;
+    static constexpr int kReaders = 4;
     const uint8_t* at[kReaders] = {};
-    int readers = 0, objects = 0;
+    int readers = 0;
     size_t left = 0;  // bytes, of each reader
-    const void* object[kObjects] = {};
 
     void ask() {
         for (int i = 0; i < readers; i++, at[i - 1] += 64) __builtin_prefetch(at[i], 0, 2);
         left = left > 64 ? left - 64 : 0;
-    }
-    template <class T> void with(const T* one) {
-        for (size_t i = 0; one && i < sizeof(T) && objects < kObjects; i += 64) object[objects++] = (const uint8_t*)one + i;
-    }
-    void ask_objects() const {
-        for (int i = 0; i < objects; i++) __builtin_prefetch(object[i], 0, 3);
     }
 };
 
@@ -165,7 +157,6 @@ class Team {
 
 inline void Worker::barrier() {
     if (team.threads_ == 1) return;
-    coming.ask_objects();
     const int g = team.generation_.load(std::memory_order_acquire);
     if (team.arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == team.threads_) {
         team.arrived_.store(0, std::memory_order_relaxed);

@@ -38,15 +38,15 @@ struct Weight {
     size_t nbytes() const { return panels() * layout.panel(inputs) + bias.size() * sizeof(float); }
 
     // Panels in each of the four parts of a thread's run, which are read side by side (see Cut). 32 make whole pages of lines.
-    static size_t part_panels(size_t run, size_t step) {
-        const size_t units = run / kReaders / step * step;
-        return units % 32 == 0 && units > step ? units - step : units;
+    static size_t part_panels(size_t run) {
+        const size_t units = run / kReaders;
+        return units % 32 == 0 && units > 1 ? units - 1 : units;
     }
     // From a panel to the next. Readers that come to the ends of their pages at the same time get a tenth less of memory: a
     // few lines between panels bring them apart.
     static size_t stride(size_t bytes, size_t panels, int threads) {
         bytes = (bytes + 63) / 64 * 64;
-        const size_t units = part_panels(panels / threads, 1);
+        const size_t units = part_panels(panels / threads);
         for (size_t more = 0; more < 2048 && units; more += 64) {
             const size_t apart = units * (bytes + more) % 2048;
             if (256 <= apart && apart <= 2048 - 256) return bytes + more;
