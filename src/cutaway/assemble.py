@@ -19,6 +19,7 @@ from cutaway.engine import AnswerStream, CostModel, EngineCore, Limits, Result, 
 from cutaway.errors import ParameterError
 from cutaway.formats import ModelFile, open_model
 from cutaway.model import ModelSpec, RopeScaling, cautions, load_decoder, parse_rope_scaling
+from cutaway.ops.cores import capped, choose_threads
 from cutaway.ops.protocol import KVType, Ops
 from cutaway.planner import (
     STEP_ROWS,
@@ -256,11 +257,11 @@ def _backend(options: Options) -> tuple[Ops, Packing]:
         return ReferenceOps(), lambda type, rows, inputs: 4 * rows * inputs
     from cutaway.ops.native import NativeOps, packed_bytes
 
-    return NativeOps(threads=options.threads, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS), packed_bytes
+    return NativeOps(threads=capped(options.threads), max_tokens=STEP_TOKENS, max_rows=STEP_ROWS), packed_bytes
 
 
 def _warnings(options: Options) -> list[str]:
-    found = []
+    found = choose_threads(options.threads).warnings
     if options.kv_k in KEY_KL:
         price = f"{KEY_KL[options.kv_k]} nats on three small models, with bf16 0.0008 to 0.0033 (docs/numerics.md)"
         found.append(f"keys in {options.kv_k} change answers: mean KL from float32 {price}")

@@ -9,6 +9,9 @@ def version() -> None:
 
     import cutaway
     from cutaway.native import _native
+    from cutaway.ops.cores import choose_threads
 
+    threads = choose_threads()
     runs_on = f"Python {platform.python_version()}, {platform.machine()}, kernels: {_native.instruction_set()}"
     print(f"cutaway {cutaway.__version__} ({runs_on})")
+    print(f"threads: {threads.count} ({threads.why})")

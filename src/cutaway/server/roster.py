@@ -15,6 +15,7 @@ from typing import Any
 from cutaway.assemble import Engine
 from cutaway.config import Config, ModelConfig, parse_bytes
 from cutaway.errors import CutawayError, MemoryShortError
+from cutaway.ops.cores import choose_threads
 from cutaway.planner import available_memory, readable_bytes
 from cutaway.registry import resolve
 from cutaway.server.names import Names, check_pin
@@ -141,6 +142,8 @@ class Roster:
                 "model loaded", model=served.name, sha256=served.sha256, context=engine.context,
                 memory=readable_bytes(served.plan.total), seconds=round(monotonic() - began, 2),
             )  # fmt: skip
+            chosen = choose_threads(served.config.threads)
+            self._tell("threads chosen", model=served.name, threads=chosen.count, why=chosen.why)
             for warning in engine.warnings:
                 self._tell("model warning", model=served.name, warning=warning)
         except BaseException as error:
