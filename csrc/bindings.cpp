@@ -155,7 +155,7 @@ auto view(Program& p, int buffer, size_t rows) {
 void bind(nb::module_& m) {
     m.def("instruction_set", [](const std::string& name) { return std::string(kernels_named(name)->name); }, nb::arg("name") = "");
     m.def("packed_bytes", &packed_bytes, nb::arg("type"), nb::arg("rows"), nb::arg("inputs"));
-    nb::class_<Team>(m, "Team").def(nb::init<int>(), nb::arg("threads")).def_prop_ro("threads", &Team::threads);
+    nb::class_<Team>(m, "Team").def(nb::init<int, bool>(), nb::arg("threads"), nb::arg("adapts") = true).def_prop_ro("threads", &Team::threads);
     nb::class_<Weight>(m, "Weight")
         .def_ro("rows", &Weight::rows).def_ro("inputs", &Weight::inputs).def_ro("type_number", &Weight::type).def_prop_ro("nbytes", &Weight::nbytes);
     m.def("pack", &pack, nb::arg("team"), nb::arg("type"), nb::arg("raw").noconvert(), nb::arg("rows"), nb::arg("inputs"), nb::arg("bias") = nb::none());
@@ -235,7 +235,9 @@ double multiply(Team& team, const std::string& set, const std::string& kind, int
     const auto f = kind == "int8" ? l.int8 : kind == "bf16" ? l.bf16 : l.f32;
     if (!f) return 0.0;
     std::vector<double> done((size_t)team.threads());
-    const double time = seconds(team, [&](Worker& worker) { done[(size_t)worker.index] = f(rounds); });
+    const double time = seconds(team, [&](Worker& worker) {
+        worker.parallel(team.threads(), 1, [&](int64_t part) { done[(size_t)part] = f(rounds); });
+    });
     return std::accumulate(done.begin(), done.end(), 0.0) / time;
 }
 void bind(nb::module_& m) {

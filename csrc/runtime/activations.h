@@ -47,7 +47,7 @@ constexpr int kAlone = 2;
 inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs needs) {
     Activations a;
     a.count = s.count, a.groups = (s.width + kGroup - 1) / kGroup;
-    const bool alone = s.count <= kAlone && p.team->threads() > 1, normed = s.norm != nullptr;
+    const bool alone = s.count <= kAlone && worker.runs() > 1, normed = s.norm != nullptr;
     const size_t bytes = tile_bytes(a.groups, s.count + kTallest);  // the last tile may have rows to spare
     const size_t padded = (s.width + 15) / 16 * 16;
     const size_t float_bytes = (size_t)s.count * padded * sizeof(float), parts = needs.halves ? half_bytes(s.width, s.count) : 0;

@@ -154,17 +154,17 @@ struct Attend final : Op {
     }
 
     // A token or two, each of a request of its own: an item turns and stores what it reads, and a barrier is saved. With
-    // many it costs more than that to read a line again that was just written.
+    // many it costs more than that to read a line again that was just written. Both ops ask this, so `threads` is what there may
+    // be: how many there are can change between them.
     bool takes_over(const Step& step, int threads) const {
         const int requests = (int)step.requests.size();
         return before && requests == step.tokens && requests <= kAlone && a.heads / a.kv_heads <= kVectorRows && !splits(step, requests * a.kv_heads, threads);
     }
 
     void run(Program& p, Worker& worker, const Step& step) const override {
-        const int threads = p.team->threads();
-        const std::vector<Item>& list = items(step, threads);
-        if (splits(step, (int)list.size(), threads)) return run_split(p, worker, step, list, longest(step));
-        const bool turning = takes_over(step, threads);
+        const std::vector<Item>& list = items(step, worker.runs());
+        const bool turning = takes_over(step, p.team->threads());
+        if (!turning && splits(step, (int)list.size(), worker.runs())) return run_split(p, worker, step, list, longest(step));
         worker.parallel((int64_t)list.size(), 1, [&](int64_t i) {
             if (turning) before->turn(p, step, list[i].begin, list[i].kv_head);
             Tiles tiles;
@@ -200,7 +200,7 @@ struct Attend final : Op {
     void run_split(Program& p, Worker& worker, const Step& step, const std::vector<Item>& list, int longest) const {
         const size_t per_tile = kRowTile * (2 + pad());
         float* partial = p.partial(list.size() * longest * per_tile);
-        const int64_t units = (int64_t)list.size() * longest, chunk = std::max<int64_t>(1, units / (8 * p.team->threads()));
+        const int64_t units = (int64_t)list.size() * longest, chunk = std::max<int64_t>(1, units / (8 * worker.runs()));
         worker.parallel(units, chunk, [&](int64_t unit) {
             const Item& item = list[unit / longest];
             const int at = (int)(unit % longest);

@@ -53,11 +53,12 @@ constexpr int kRoom = 2 * kBlock * kTallest;
 constexpr int most_panels(int count) { return kRoom / count - 16; }
 
 // The usual cut. Many tokens: blocks that stay in a cache, four a thread or more. Few: blocks as large as their room, if
-// possible a run, for they lose a little wherever one ends.
-inline Cut cut_of(const Weight& w, int threads, int count) {
-    if (count <= kFew) return {w, most_panels(count), count, threads};
-    const size_t by_size = 262144 / w.panel_bytes, by_share = w.panels() / (4 * (size_t)threads);
-    return {w, (int)std::clamp<size_t>(std::min(by_size, by_share), 1, kBlock), count, threads};
+// possible a run, for they lose a little wherever one ends; where a thread may have to wait for its core, a quarter of it, so that
+// others can take what it has not begun. An op takes the cuts before its first barrier, and once.
+inline Cut cut_of(const Weight& w, Worker::Cuts cuts, int count) {
+    const int piece = (int)w.panels() / (4 * cuts.runs);
+    if (count <= kFew) return {w, cuts.fine ? std::clamp(piece, kReaders, most_panels(count)) : most_panels(count), count, cuts.runs};
+    return {w, std::clamp(std::min(262144 / (int)w.panel_bytes, piece), 1, kBlock), count, cuts.runs};
 }
 
 constexpr size_t kComing = 131072;  // bytes that a thread asks for before the op

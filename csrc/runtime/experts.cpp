@@ -52,7 +52,7 @@ struct Mix final : Op {
 
     void route(Program& p, Worker& worker, int tokens, const Activations& a) const {
         const Buffer& to = p.at(scores);
-        const Cut cut(*e.router, 1, a.count, worker.team.threads());
+        const Cut cut(*e.router, 1, a.count, worker.runs());
         worker.parallel(cut.blocks(), 1, [&](int64_t block) {
             product(*p.kernels, {*p.kernels, worker, *e.router, cut, block}, a, {0, a.count},
                     [&](int t, size_t row, const float* y, size_t apart, int rows) { put_row(to.row(t) + row, y, apart, rows); });
@@ -133,7 +133,7 @@ struct Mix final : Op {
             place(p, *in, (int)slot);
         });
         // An expert's work is a few blocks: all experts' blocks are one list.
-        const int threads = worker.team.threads();
+        const int threads = worker.runs();
         const int64_t up_blocks = most_blocks(*e.up[0], e.used, threads), down_blocks = most_blocks(*e.down[0], e.used, threads), groups = (int64_t)routing.groups.size();
         worker.parallel(groups * up_blocks, 1, [&](int64_t i) {
             const Routing::Group& g = routing.groups[i / up_blocks];
@@ -173,8 +173,8 @@ struct Mix final : Op {
     }
 
     void run_shared(Program& p, Worker& worker, const Activations& a) const {
-        const int threads = p.team->threads();
-        const Cut ups = cut_of(*e.shared_up, threads, a.count), downs = cut_of(*e.shared_down, threads, a.count);
+        const Worker::Cuts cuts = worker.cuts();
+        const Cut ups = cut_of(*e.shared_up, cuts, a.count), downs = cut_of(*e.shared_down, cuts, a.count);
         worker.parallel(ups.blocks(), 1, [&](int64_t block) {
             gated(*p.kernels, worker, e.shared_gate.get(), *e.shared_up, ups, block, a, {0, a.count}, activation, [&](int t) { return shared_inner->row(t); });
         });

@@ -44,9 +44,8 @@ struct Normalize final : Op {
 // What an op of few tokens reads first: the weight from the first block of a worker's own on, which lies in the same place for
 // one token and for two.
 Coming own(const Worker& worker, const Weight& weight) {
-    const int threads = worker.team.threads();
-    const Cut cut = cut_of(weight, threads, 1);
-    return coming_of(cut, first_of(cut.blocks(), worker.index, threads));
+    const Cut cut = cut_of(weight, worker.cuts(), 1);
+    return coming_of(cut, first_of(cut.blocks(), worker.place(), worker.runs()));
 }
 
 struct Project final : Op {
@@ -56,10 +55,10 @@ struct Project final : Op {
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer& in = p.at(x);
         Needs needs;
-        const int threads = p.team->threads();
+        const Worker::Cuts cuts = worker.cuts();
         int64_t per_run = 0, runs = 1;
         for (const auto& w : weights) {
-            const Cut cut = cut_of(*w, threads, step.tokens);
+            const Cut cut = cut_of(*w, cuts, step.tokens);
             needs.of(*p.kernels, *w), per_run += cut.per_run, runs = cut.runs;
         }
         const int64_t blocks = runs * per_run;
@@ -68,9 +67,9 @@ struct Project final : Op {
             // A thread's runs of all weights come after each other.
             const int64_t run = item % blocks / per_run;
             size_t block = item % blocks % per_run, i = 0;
-            for (size_t n; block >= (n = cut_of(*weights[i], threads, a.count).per_run); i++) block -= n;
+            for (size_t n; block >= (n = cut_of(*weights[i], cuts, a.count).per_run); i++) block -= n;
             const Buffer& out = p.at(outputs[i]);
-            const Cut cut = cut_of(*weights[i], threads, a.count);
+            const Cut cut = cut_of(*weights[i], cuts, a.count);
             const Block part(*p.kernels, worker, *weights[i], cut, run * cut.per_run + block);
             product(*p.kernels, part, a, tokens_of(item, blocks, a.count), [&](int t, size_t row, const float* y, size_t apart, int rows) { put_row(out.row(t) + row, y, apart, rows); },
                     [&](int t) { ask(part, out.row(t)); });
@@ -87,8 +86,8 @@ struct Feed final : Op {
     WeightPtr gate, up;
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
+        const Cut cut = cut_of(*up, worker.cuts(), step.tokens);
         const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs_of(*p.kernels, {up.get(), gate.get()}));
-        const Cut cut = cut_of(*up, p.team->threads(), a.count);
         const int64_t blocks = cut.blocks();
         worker.parallel(blocks * token_items(a.count), 1, [&](int64_t item) {
             gated(*p.kernels, worker, gate.get(), *up, cut, item % blocks, a, tokens_of(item, blocks, a.count), activation, [&](int t) { return out.row(t); });
@@ -106,8 +105,8 @@ struct ProjectAdd final : Op {
     float scale;
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &residual = p.at(x), &in = p.at(a), &out = p.at(outputs[0]);
+        const Cut cut = cut_of(*weight, worker.cuts(), step.tokens);
         const Activations acts = prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs_of(*p.kernels, {weight.get()}));
-        const Cut cut = cut_of(*weight, p.team->threads(), acts.count);
         const int64_t blocks = cut.blocks();
         worker.parallel(blocks * token_items(acts.count), 1, [&](int64_t item) {
             const Block block(*p.kernels, worker, *weight, cut, item % blocks);
@@ -140,8 +139,8 @@ struct Logits final : Op {
     void run(Program& p, Worker& worker, const Step& step) const override {
         if (!step.row_count) return;
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
+        const Cut cut = cut_of(*head, worker.cuts(), step.row_count);
         const Activations a = prepare(p, worker, {in.row(0), in.width, step.rows, norm.get(), step.row_count}, needs_of(*p.kernels, {head.get()}));
-        const Cut cut = cut_of(*head, p.team->threads(), a.count);
         worker.parallel(cut.blocks(), 1, [&](int64_t block) {
             product(*p.kernels, {*p.kernels, worker, *head, cut, block}, a, {0, a.count}, [&](int r, size_t row, float* y, size_t apart, int rows) {
                 for (int n = 0; n < rows; n += kPanelRows, y += apart) {

@@ -22,10 +22,17 @@ size_t Program::scratch_bytes() const {
     return total;
 }
 
-void Program::look_ahead() {
-    coming_.assign((size_t)team->threads(), {});
-    for (size_t i = 0; i < coming_.size(); i++)
-        for (const auto& op : ops) coming_[i].push_back(op->coming({*team, (int)i}));
+uint64_t Program::next_name() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+}
+
+void Program::look_ahead(Worker& worker) const {
+    const Worker::Ahead now{name_, ops.size(), worker.cuts(), worker.place()};
+    if (worker.ahead_of == now) return;
+    worker.ahead.clear();
+    for (const auto& op : ops) worker.ahead.push_back(op->coming(worker));
+    worker.ahead_of = now;
 }
 
 void Program::run(Step& step, size_t begin, size_t end) {
@@ -34,13 +41,14 @@ void Program::run(Step& step, size_t begin, size_t end) {
         const int longest = *std::max_element(step.position, step.position + step.tokens) / kSegment + 1;
         partial((size_t)(2 * team->threads()) * longest * kRowTile * (2 + attention_pad));
     }
-    if (coming_.empty() || coming_[0].size() != ops.size()) look_ahead();
     team->run([&](Worker& worker) {
         worker.coming = {};
         worker.shapes = kNoShapes;  // the calling thread may be another one than last time
-        for (size_t i = begin; i < end; i++) {
-            for (int n = 0; worker.coming.left && n < 4; n++) worker.coming.ask();
-            worker.coming = i + 1 < end && step.tokens <= kAlone ? coming_[(size_t)worker.index][i + 1] : Coming{};
+        for (size_t i = std::max(begin, worker.from); i < end; i++) {
+            worker.boundary(i);
+            for (int n = 0; n < 4 && worker.coming.ask_some(); n++) {}
+            worker.coming = {};
+            if (i + 1 < end && step.tokens <= kAlone) look_ahead(worker), worker.coming = worker.ahead[i + 1];
             ops[i]->run(*this, worker, step);
         }
     });

@@ -117,9 +117,10 @@ class Program {
     std::vector<std::unique_ptr<Op>> ops;
 
   private:
-    void look_ahead();
+    void look_ahead(Worker& worker) const;
 
-    std::vector<std::vector<Coming>> coming_;  // [worker][op]
+    static uint64_t next_name();
+    const uint64_t name_ = next_name();  // no other program of the process has it
     std::vector<std::unique_ptr<Buffer>> buffers_;
     std::vector<int> free_;
     Memory tiles_, floats_, halves_, partial_;

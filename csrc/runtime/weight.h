@@ -43,15 +43,19 @@ struct Weight {
         return units % 32 == 0 && units > 1 ? units - 1 : units;
     }
     // From a panel to the next. Readers that come to the ends of their pages at the same time get a tenth less of memory: a
-    // few lines between panels bring them apart.
+    // few lines between panels bring them apart: as few as do so for all of the threads, and for most numbers below.
     static size_t stride(size_t bytes, size_t panels, int threads) {
         bytes = (bytes + 63) / 64 * 64;
-        const size_t units = part_panels(panels / threads);
-        for (size_t more = 0; more < 2048 && units; more += 64) {
-            const size_t apart = units * (bytes + more) % 2048;
-            if (256 <= apart && apart <= 2048 - 256) return bytes + more;
+        size_t best = bytes, most = 0;
+        for (size_t more = 0; more < 2048; more += 64) {
+            size_t good = 0;
+            for (int n = 1; n <= threads; n++) {
+                const size_t apart = part_panels(panels / (size_t)n) * (bytes + more) % 2048;
+                if (256 <= apart && apart <= 2048 - 256) good += n == threads ? (size_t)threads : 1;
+            }
+            if (good > most) best = bytes + more, most = good;
         }
-        return bytes;
+        return best;
     }
 
     void shape(const Team& team, Arena& arena, const Layout& l, int t, size_t r, size_t k, const float* b) {

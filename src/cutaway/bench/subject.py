@@ -24,6 +24,7 @@ class Settings:
     context: int
     streams: int = 1
     threads: int | None = None
+    adapts: bool = True  # fewer threads where others want the cores
     key_type: KVType = "bf16"
     value_type: KVType = "bf16"
     instruction_set: str | None = None
@@ -52,7 +53,10 @@ class Subject:
         """
         spec = read_spec(file)
         isa = settings.instruction_set
-        ops = NativeOps(threads=settings.threads, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS, instruction_set=isa)
+        ops = NativeOps(
+            threads=settings.threads, adapts=settings.adapts, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS,
+            instruction_set=isa,
+        )  # fmt: skip
         width = -(-settings.context // PAGE_SIZE)
         pages = tuple(width * settings.streams for _ in kv_groups(spec))
         layout = kv_layout(

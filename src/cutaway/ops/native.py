@@ -15,6 +15,7 @@ import numpy as np
 
 from cutaway.errors import ParameterError, UnsupportedError
 from cutaway.native import _native
+from cutaway.ops.cores import choose_threads
 from cutaway.ops.packing import TYPE_NUMBERS, PackedWeight, pack, pack_codes, packed_bytes
 from cutaway.ops.protocol import (
     F32,
@@ -39,9 +40,17 @@ Observer = Callable[[str, list[F32]], None]
 """Called after each op of a driven step with its name and its outputs, float32 [tokens or rows, width]."""
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0))
+def siblings_gain(few: int, many: int) -> float:
+    """How much faster so many threads are than so few, at reading memory and at multiplying: a measurement of some 50 ms."""
+    buffer = np.ones(1 << 26, np.uint8)
+
+    def speed(threads: int) -> float:
+        team, isa = _native.Team(threads, False), _native.instruction_set()
+        reading = max(_native.read_limit(team, isa, buffer) for _ in range(2))
+        multiplying = max(_native.multiply_limit(team, isa, "int8", 100_000) for _ in range(2))
+        return float((reading * multiplying) ** 0.5)
+
+    return speed(many) / speed(few)
 
 
 class Value:
@@ -60,7 +69,8 @@ class Value:
 class NativeOps:
     """The backend.
 
-    threads: how many work on a step (default: the cores this process may use). max_tokens, max_rows: the largest step.
+    threads: how many work on a step at most (default: see cores.py). adapts: fewer do while other programs
+    want the cores (bits never depend on it). max_tokens, max_rows: the largest step.
     instruction_set: "avx512", "avxvnni", "avx2" or "plain"; default: $CUTAWAY_ISA, else the best that the machine has.
     """
 
@@ -70,6 +80,7 @@ class NativeOps:
         self,
         *,
         threads: int | None = None,
+        adapts: bool = True,
         max_tokens: int = 512,
         max_rows: int = 64,
         instruction_set: str | None = None,
@@ -81,11 +92,11 @@ class NativeOps:
             raise ParameterError(
                 f"instruction set {asked!r}: {error}", hint="unset CUTAWAY_ISA to use the best there is"
             ) from None
-        self.threads = usable_cores() if threads is None else threads
-        if self.threads < 1:
+        if threads is not None and threads < 1:
             raise ParameterError(f"threads = {threads} (at least 1)")
+        self.threads = choose_threads(gain=siblings_gain).count if threads is None else threads
         self.max_tokens, self.max_rows = max_tokens, max_rows
-        self.team = _native.Team(self.threads)
+        self.team = _native.Team(self.threads, adapts)
         self._shared: dict[int, tuple[object, Any]] = {}  # norms and ropes that several layers share, by identity
         self._target: _Recording | None = None
 
