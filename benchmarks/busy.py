@@ -1,13 +1,13 @@
 """Tokens a second beside busy processes: ours with two threads, with one and with as many as it chooses, by turns.
 
-    python benchmarks/busy.py                          one stream, 0 to 4 busy processes of the same session
-    python benchmarks/busy.py --neighbour stream --where session     a neighbour that reads memory, in a session of its own
-    python benchmarks/busy.py --work streams           16 streams; or prompt, or mixed (15 streams and a chunk of a prompt)
-    python benchmarks/busy.py --pair                   two of ours at once, the sum of their rates
-    python benchmarks/busy.py --changes 20             what comes right after neighbours begin or end
+    python benchmarks/busy.py                       one stream, 0 to 4 busy processes of the same session
+    python benchmarks/busy.py --neighbour stream --where session     neighbours that read memory, in other sessions
+    python benchmarks/busy.py --work streams        16 streams; or prompt, or mixed (15 streams and a chunk of a prompt)
+    python benchmarks/busy.py --pair                two of ours at once, the sum of their rates
+    python benchmarks/busy.py --changes 20          what comes right after neighbours begin or end
 
-Every subject is a process of its own that waits for its turn, so all meet the same neighbours. Figures are medians over rounds;
-the last column is the automatic number's rate over that of the better fixed one.
+Every subject is a process of its own that waits for its turn, so all meet the same neighbours. Figures are medians over
+rounds; the last column is the automatic number's rate over that of the better fixed one.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from cutaway.bench.subject import Settings, Subject
+from cutaway.cli.loading import model_on_disk
 from cutaway.formats import open_model
 from cutaway.ops.protocol import Step
-from cutaway.registry import model_on_disk
 
 NEIGHBOURS = {
     "compute": "while True: pass",
@@ -40,13 +40,12 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup/cpu")  # version 1; of version 2: the fold
 GRACE = 0.3  # seconds after a change of load that do not count, or two steps
 
 
-# --- a subject, in a process of its own ---------------------------------------------------------------------------------
+# --- a subject, in a process of its own
 def works(subject: Subject) -> dict[str, Step]:
     chunk, streams = subject.prompt(128, stream=15)[0], subject.decoding(128, 15)
-    tokens, positions, requests = (
-        np.concatenate(pair)
-        for pair in ((streams.tokens, chunk.tokens), (streams.positions, chunk.positions), (streams.request_of, chunk.request_of))
-    )
+    tokens = np.concatenate((streams.tokens, chunk.tokens))
+    positions = np.concatenate((streams.positions, chunk.positions))
+    requests = np.concatenate((streams.request_of, chunk.request_of))
     mixed = Step(tokens, positions, requests, streams.page_tables, streams.rows)
     return {
         "decode": subject.decoding(128, 1), "streams": subject.decoding(128, 16), "prompt": subject.prompt(512)[0],
@@ -55,7 +54,7 @@ def works(subject: Subject) -> dict[str, Step]:
 
 
 def serve(model: str, threads: int, adapts: bool) -> None:
-    """Answers lines 'WORK SECONDS' with the ends of its steps, seconds of the machine's monotonic clock, and their tokens."""
+    """Answers lines 'WORK SECONDS' with the ends of its steps, by the machine's monotonic clock, and their tokens."""
     settings = Settings(context=1024, streams=16, threads=threads, adapts=adapts)
     subject = Subject.load(model, open_model(model_on_disk(model).path), settings)
     steps = works(subject)
@@ -104,16 +103,15 @@ def rate(answer: dict[str, Any], since: float = 0.0) -> float:
     return answer["tokens"] * (len(ends) - 1) / (ends[-1] - ends[0]) if len(ends) > 1 else 0.0
 
 
-# --- neighbours ---------------------------------------------------------------------------------------------------------
+# --- neighbours
 @contextmanager
 def neighbours(count: int, kind: str, where: str) -> Iterator[None]:
-    """Busy processes of ordinary priority. where: "same" session, a "session" of their own, a control "group" of their own."""
+    """Busy processes of ordinary priority. where: the "same" session, a "session" or a control "group" of their own."""
     group = CONTROL_GROUPS / f"busy-{os.getpid()}"
     if where == "group":
         group.mkdir(exist_ok=True)
-    all = [
-        subprocess.Popen([sys.executable, "-c", NEIGHBOURS[kind]], start_new_session=where != "same") for _ in range(count)
-    ]
+    command = [sys.executable, "-c", NEIGHBOURS[kind]]
+    all = [subprocess.Popen(command, start_new_session=where != "same") for _ in range(count)]
     try:
         if where == "group":
             for process in all:
@@ -128,7 +126,7 @@ def neighbours(count: int, kind: str, where: str) -> Iterator[None]:
             group.rmdir()
 
 
-# --- tables -------------------------------------------------------------------------------------------------------------
+# --- tables
 def table(subjects: dict[str, Process], o: argparse.Namespace) -> None:
     print(f"| busy processes ({o.neighbour}, {o.where}) | " + " | ".join(subjects) + " | automatic / better fixed |")
     print("|---|" + "---|" * (len(subjects) + 1))
@@ -163,7 +161,7 @@ def pair(o: argparse.Namespace) -> None:
 
 
 def changes(subjects: dict[str, Process], o: argparse.Namespace) -> None:
-    """The automatic number's rate in the second after a change, from 300 ms or two steps on, over the better fixed one's then."""
+    """The automatic number's rate after a change, from 300 ms or two steps on, over the better fixed one's then."""
     print("| change | median | least | number |\n|---|---|---|---|")
     for name, begins in (("they begin", True), ("they end", False)):
         shares = []
@@ -173,7 +171,8 @@ def changes(subjects: dict[str, Process], o: argparse.Namespace) -> None:
                 process.start(o.work, 2.5)
                 found[subject] = _after(process, begins, o)
             shares.append(found["automatic"] / max(r for s, r in found.items() if s != "automatic"))
-        print(f"| {max(o.busy)} {name} | {statistics.median(shares):.0%} | {min(shares):.0%} | {o.changes} |", flush=True)
+        cells = f"{statistics.median(shares):.0%} | {min(shares):.0%} | {o.changes}"
+        print(f"| {max(o.busy)} {name} | {cells} |", flush=True)
 
 
 def _after(process: Process, begins: bool, o: argparse.Namespace) -> float:
@@ -205,7 +204,8 @@ def main() -> None:
     parser.add_argument("--pair", action="store_true")
     o = parser.parse_args()
     if o.pair:
-        return pair(o)
+        pair(o)
+        return
     subjects = {name: Process(o.model, *kind) for name, kind in KINDS.items()}
     if o.changes:
         changes(subjects, o)

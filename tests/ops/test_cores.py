@@ -8,6 +8,8 @@ import pytest
 
 from cutaway.ops.cores import Threads, choose_threads, cpu_quota
 
+V1 = "sys/fs/cgroup/cpu,cpuacct"
+
 
 def write(root: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
@@ -21,7 +23,8 @@ def machine(root: Path, siblings: list[str], **of_each: list[int]) -> Path:
     """of_each: a file below cpuN for every core, "/" written as "__"."""
     cpu = "sys/devices/system/cpu/cpu"
     files = {f"{cpu}{n}/topology/core_cpus_list": text for n, text in enumerate(siblings)}
-    files |= {f"{cpu}{n}/{name.replace('__', '/')}": str(v) for name, values in of_each.items() for n, v in enumerate(values)}
+    for name, values in of_each.items():
+        files |= {f"{cpu}{n}/{name.replace('__', '/')}": str(value) for n, value in enumerate(values)}
     return write(root, files)
 
 
@@ -81,7 +84,7 @@ def test_slow_cores_are_left_out(tmp_path: Path) -> None:
         ({"sys/fs/cgroup/unified/a/cpu.max": "100000 50000"}, 2.0),
         ({"sys/fs/cgroup/cpu/x/cpu.cfs_quota_us": "-1", "sys/fs/cgroup/cpu/x/cpu.cfs_period_us": "100000"}, None),
         ({"sys/fs/cgroup/cpu/x/cpu.cfs_quota_us": "250000", "sys/fs/cgroup/cpu/x/cpu.cfs_period_us": "100000"}, 2.5),
-        ({"sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "1000", "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "2000"}, 0.5),
+        ({f"{V1}/cpu.cfs_quota_us": "1000", f"{V1}/cpu.cfs_period_us": "2000"}, 0.5),
         ({"sys/fs/cgroup/a/b/cpu.max": "what is this"}, None),
     ],
 )  # fmt: skip
@@ -104,7 +107,9 @@ def test_a_surplus_leaves(tmp_path: Path) -> None:
     assert choose_threads(2, root=root, allowed=cores(2)) == Threads(2, "as asked")
     assert choose_threads(7, root=root, allowed=cores(2)) == Threads(2, "7 were asked for, 2 cores may be used", 5)
     write(root, {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "100000 100000"})
-    assert choose_threads(2, root=root, allowed=cores(2)).surplus == 1
+    found = choose_threads(2, root=root, allowed=cores(2))
+    assert found.warnings == ["threads: 2 were asked for, the control group allows 1 of 2 cores, so 1 work"]
+    assert choose_threads(1, root=root, allowed=cores(2)).warnings == []
 
 
 def test_siblings_may_be_asked_for(tmp_path: Path) -> None:

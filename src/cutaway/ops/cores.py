@@ -15,11 +15,15 @@ SIBLINGS_GAIN = 1.05  # what the second thread of each core must bring
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """count: how many work on a step at most. why: what decided that. surplus: threads that were asked for beyond it."""
+    """count: how many work on a step at most. why: what decided that. surplus: threads asked for beyond it."""
 
     count: int
     why: str
     surplus: int = 0
+
+    @property
+    def warnings(self) -> list[str]:
+        return [f"threads: {self.why}, so {self.count} work"] if self.surplus else []
 
 
 def choose_threads(
@@ -31,8 +35,8 @@ def choose_threads(
 ) -> Threads:
     """The number asked for, but no more than there are cores to run them; or one for each core worth using.
 
-    allowed: cores of the affinity mask (default: this process's). gain(few, many): how much faster many threads are than few,
-    measured; asked only where cores have siblings. root: where /proc and /sys are mounted.
+    allowed: cores of the affinity mask (default: this process's). gain(few, many): how much faster many threads are
+    than few, measured; asked only where cores have siblings. root: where /proc and /sys are mounted.
     """
     mine = allowed or frozenset(os.sched_getaffinity(0))
     quota = cpu_quota(root)
@@ -54,6 +58,11 @@ def choose_threads(
             return Threads(len(fast), f"{why}, two threads each: measured {faster - 1:.0%} faster")
         why += ", one thread each"
     return Threads(count, why)
+
+
+def capped(asked: int | None) -> int | None:
+    """No more threads than may be used; None stays None."""
+    return None if asked is None else choose_threads(asked).count
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
@@ -88,7 +97,7 @@ def _groups(root: Path) -> Iterator[Path]:
                 continue
             parts = [part for part in path.split("/") if part not in ("", ".", "..")]
             for base in bases:
-                for end in range(len(parts), -1, -1):  # inside a container the path may be the host's: then only its root is here
+                for end in range(len(parts), -1, -1):  # a container may see the host's path: then only its root is here
                     yield base.joinpath(*parts[:end])
 
 
@@ -111,7 +120,7 @@ def _siblings(root: Path, core: int) -> frozenset[int]:
 
 
 def _fast(root: Path, mine: frozenset[int]) -> frozenset[int]:
-    """Those that are not slow ones beside faster ones. Source: Intel's hybrid kinds; else a capacity or the highest clock."""
+    """Those that are not slow beside others. Source: Intel's hybrid kinds; else a capacity or the highest clock."""
     with contextlib.suppress(OSError, ValueError):
         kind = _listed((root / "sys/devices/cpu_core/cpus").read_text())
         if kind & mine and _listed((root / "sys/devices/cpu_atom/cpus").read_text()):

@@ -30,6 +30,7 @@ from cutaway.ops.protocol import (
     Step,
     Weight,
 )  # fmt: skip
+from cutaway.ops.siblings import siblings_gain
 
 KV_NUMBERS = {"f32": 0, "bf16": 1, "int8": 2, "fp8": 3}
 ACTIVATION_NUMBERS: dict[str, int] = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
@@ -38,19 +39,6 @@ __all__ = ["NativeOps", "Observer", "packed_bytes"]
 
 Observer = Callable[[str, list[F32]], None]
 """Called after each op of a driven step with its name and its outputs, float32 [tokens or rows, width]."""
-
-
-def siblings_gain(few: int, many: int) -> float:
-    """How much faster so many threads are than so few, at reading memory and at multiplying: a measurement of some 50 ms."""
-    buffer = np.ones(1 << 26, np.uint8)
-
-    def speed(threads: int) -> float:
-        team, isa = _native.Team(threads, False), _native.instruction_set()
-        reading = max(_native.read_limit(team, isa, buffer) for _ in range(2))
-        multiplying = max(_native.multiply_limit(team, isa, "int8", 100_000) for _ in range(2))
-        return float((reading * multiplying) ** 0.5)
-
-    return speed(many) / speed(few)
 
 
 class Value:
