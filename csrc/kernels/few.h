@@ -97,7 +97,7 @@ template <int C, int S, int M, int P> static void few(const uint8_t* const* from
 #elif !defined(__AVX2__)
 
 // Without vector registers nothing is gained by reading panels in turn: one after another.
-template <int C, int S, int M, int P> static void few_panels(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
+template <int C, int S, int M, int P> static void few(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
     for (int p = 0; p < P; p++) tile<C, S, M>(panels[p], table, 0, groups, activations, out + 16 * M * p);
 }
 
