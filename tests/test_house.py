@@ -213,7 +213,10 @@ def test_importing_cutaway_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
-PAGES = ["README", "docs/cli", "docs/numerics", "docs/performance", "docs/serving", "docs/api", "docs/errors"]
+PAGES = [
+    "README", "docs/cli", "docs/numerics", "docs/performance", "docs/serving", "docs/api", "docs/errors",
+    "docs/parameters",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PAGES)

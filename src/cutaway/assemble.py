@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import weakref
 from collections.abc import Hashable, Mapping, Sequence
@@ -32,8 +31,8 @@ from cutaway.planner import (
     check_memory,
     plan_load,
 )
-from cutaway.registry import Manifest, Progress, resolve
-from cutaway.sampling import SamplingParams, preset
+from cutaway.registry import Manifest, Progress, recommended, resolve
+from cutaway.sampling import SamplingParams, generation_settings, preset
 from cutaway.text import ChatTemplate, Segment, Tokenizer, chat_prompt, load_template, load_tokenizer, tool_format_of
 from cutaway.trace import NULL, Recorder
 
@@ -100,7 +99,7 @@ class Engine:
         self.path = file.path
         self.manifest = manifest
         self.warnings = tuple(warnings)
-        self.defaults = preset("chat", _generation_settings(file))
+        self.defaults = preset("chat", generation_settings(file.path, file.metadata), recommended(manifest))
         self._core = core.start()
         self._seeds = None if seed is None else random.Random(seed)
         self._close = weakref.finalize(self, _close, core, file)  # also when it is garbage, and when Python exits
@@ -266,18 +265,6 @@ def _warnings(options: Options) -> list[str]:
         price = f"{KEY_KL[options.kv_k]} nats on three small models, with bf16 0.0008 to 0.0033 (docs/numerics.md)"
         found.append(f"keys in {options.kv_k} change answers: mean KL from float32 {price}")
     return found
-
-
-def _generation_settings(file: ModelFile) -> Mapping[str, Any]:
-    """Where the model's files name sampling parameters: GGUF metadata, or generation_config.json."""
-    if file.metadata:
-        return file.metadata
-    path = (file.path if file.path.is_dir() else file.path.parent) / "generation_config.json"
-    try:
-        settings = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return settings if isinstance(settings, dict) else {}
 
 
 def _is_id(value: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cutaway.cli import main
+from cutaway.cli.help import GROUPS, PANELS
 
 
 def cutaway(*arguments: str, data: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
@@ -105,11 +107,11 @@ def test_help_is_light() -> None:
 
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("--help") == 0
-    listed = capsys.readouterr().out.partition("Commands:")[2].split("\n")
-    commands = [line.split()[0] for line in listed if line.startswith("  ") and line[2] != " "]
+    listed = re.findall(r"^  ([a-z]+) ", capsys.readouterr().out.partition("Use:")[2], re.MULTILINE)
+    assert listed == [name for names in GROUPS.values() for name in names], "each in its group, once"
     known = "run chat serve pull models rm tokens presets plan config bench version"
-    assert set(commands) == set(known.split())
-    for command in commands:
+    assert set(listed) == set(known.split())
+    for command in listed:
         assert status_of(command, "--help") == 0
         assert len(capsys.readouterr().out.splitlines()) > 3
 
@@ -147,6 +149,15 @@ def test_streams_that_are_closed(command: str, closed: str, status: int) -> None
     assert "Traceback" not in done.stderr
 
 
+def test_options_stand_in_panels_the_common_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("run", "--help") == 0
+    out = capsys.readouterr().out
+    panels = [line.rstrip(":") for line in out.splitlines() if re.fullmatch(r"[A-Z][a-z ]+:", line)]
+    assert panels == ["Arguments", *PANELS]
+    assert all(f"--{name}" in out for name in ("top-n-sigma", "xtc-probability", "mirostat", "dry-base", "grammar"))
+    assert max(map(len, out.splitlines())) <= 100 and out.isascii()
+
+
 def test_help_names_values_by_their_meaning(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("run", "--help") == 0
     assert "<list[" not in capsys.readouterr().out
@@ -157,6 +168,27 @@ def test_presets(capsys: pytest.CaptureFixture[str]) -> None:
     assert "structured" in capsys.readouterr().out
     assert status_of("presets", "--json") == 0
     assert json.loads(capsys.readouterr().out)["code"]["temperature"] == 0.2
+
+
+def test_presets_say_where_values_come_from(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of("presets") == 0
+    chat = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("chat"))
+    assert chat.split()[1:5] == ["0.2", "0.9", "0", "catalogue"]
+    assert status_of("presets", "mistral-7b", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["chat"]["from"] == "preset" and told["chat"]["temperature"] == 0.7
+    assert status_of("presets", "no-such-model") == 2
+
+
+def test_without_arguments_a_terminal_is_told_what_to_try(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of() == 0
+    assert "Set up:" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert status_of() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and all("cutaway" in line for line in lines)
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

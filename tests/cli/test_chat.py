@@ -140,3 +140,29 @@ def test_a_turn_computes_only_what_is_new(
     assert len(out.splitlines()) >= 2
     prefills = [line for line in err.splitlines() if line.startswith("[prefill")]
     assert len(prefills) == 2 and "cached" not in prefills[0] and "more were cached" in prefills[1]
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(("more", "ends"), [((), True), (("--no-stop-on-repetition",), False)])
+def test_an_answer_that_goes_round_in_circles_is_ended(
+    more: tuple[str, ...], ends: bool, smollm2_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], tmp_path: Path,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    lines = io.StringIO("Say hello.\n")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: False, readline=lines.readline))
+    with pytest.raises(SystemExit):
+        main(["chat", "-m", str(smollm2_path), "-t", "0", "-n", "230", "--allow-token", "28120", *more])
+    out, err = capsys.readouterr()
+    assert out.count("hello") == (208 if ends else 230)
+    assert ("[stopped: the answer repeated itself" in err) == ends
+    assert ("written 230 times" in err) != ends
+
+
+def test_a_prompt_in_a_script_that_the_model_does_not_know_gets_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    engine = FakeEngine()
+    talk = Conversation(engine, SamplingParams(), None, timings=False, known=("small", ("en",)))  # type: ignore[arg-type]
+    talk.hear("法国的首都是哪里？")
+    assert "small knows English" in capsys.readouterr().err
+    talk.hear("What is the capital of France?")
+    assert "knows" not in capsys.readouterr().err

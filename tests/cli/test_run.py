@@ -175,3 +175,34 @@ def test_a_cut_file(smollm2_path: Path, tmp_path: Path, capsys: pytest.CaptureFi
     run = Cutaway(short, capsys)
     run("Hi", status=2)
     assert "error[format_invalid]: short.gguf" in run.err
+
+
+def test_constraints_and_rare_stages_from_the_command_line(run: Cutaway, tmp_path: Path) -> None:
+    said = ("--seed", "1", "-n", "40")
+    assert run("Name a colour.", *said, "--one-of", "red", "--one-of", "blue") in ("red\n", "blue\n")
+    schema = tmp_path / "schema.json"
+    schema.write_text(
+        '{"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}', "utf-8"
+    )
+    told = run("A number.", "-t", "0", "--stop", "}", "--include-stop", "--json-schema", f"@{schema}")
+    assert json.loads(told)["n"] in (1, 2)
+    assert run("A number.", *said, "--regex", "[0-9]{2}").strip().isdigit()
+    run("A number.", *said, "--regex", "[0-9]", "--one-of", "x", status=2)
+    assert "the output can have one form only" in run.err
+    run("Hi", "-n", "3", "--top-n-sigma", "1", "--xtc-probability", "0.5", "--mirostat", "2", "--dry-multiplier", "0.8")
+    run("Hi", "--json-schema", "@nowhere.json", status=2)
+    assert "nowhere.json cannot be read" in run.err
+
+
+def test_a_loop_is_told_with_period_and_repeats(run: Cutaway) -> None:
+    said = ("--raw", "x", "-t", "0", "--allow-token", "28120", "-n", "260")
+    run(*said)
+    assert "the same token was written 260 times in a row" in run.err and "dry_multiplier" in run.err
+    told = json.loads(run(*said, "--stop-on-repetition", "--json"))
+    assert told["stop"]["kind"] == "repetition" and told["finish_reason"] == "length" and told["stop"]["at"] == 207
+
+
+def test_a_prompt_in_a_script_the_model_does_not_know(capsys: pytest.CaptureFixture[str], smollm2_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "-m", "smollm2-135m", "法国的首都是哪里？", "-n", "1", "-t", "0"])
+    assert "knows English" in capsys.readouterr().err

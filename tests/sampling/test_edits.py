@@ -10,9 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from cutaway.errors import EngineError, ParameterError
-from cutaway.sampling import STAGES, Sampler, SamplingParams
-from cutaway.sampling.edits import bad_sequences, edits
+from cutaway.sampling import Sampler, SamplingParams
+from cutaway.sampling.edits import bad_sequences
 from cutaway.sampling.history import History
+from cutaway.sampling.stages import edits
 
 NO = -np.inf
 
@@ -118,25 +119,6 @@ def test_own_stages_that_go_wrong() -> None:
         edited(ROW, stages=[short])
     with pytest.raises(EngineError, match="own stage broken failed: KeyError: 'x'"):
         edited(ROW, stages=[broken])
-
-
-def test_the_order_of_stages_is_the_documented_one() -> None:
-    def own(logits: Any, prompt: Any, generated: Any) -> None: ...
-
-    params = SamplingParams(
-        logit_bias={0: 1},
-        allowed_tokens=[0],
-        banned_tokens=[1],
-        bad_words=[[1]],
-        min_tokens=1,
-        repetition_penalty=2,
-        presence_penalty=1,
-        frequency_penalty=1,
-        no_repeat_ngram=2,
-        stages=[own],
-    )
-    names = [name for name, _ in edits(params, end_ids=frozenset({1}), tokenizer=None)]
-    assert names == ["stages" if name == "stages" else name for name in STAGES[:9]] + ["own"]
 
 
 def test_history_grows_beyond_its_first_arrays() -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cutaway.sampling import Sampler, SamplingParams
-from cutaway.sampling.truncation import candidates, truncations
+from cutaway.sampling.stages import truncations
+from cutaway.sampling.truncation import candidates
 from cutaway.trace import MemoryRecorder
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from cutaway.errors import ParameterError
-from cutaway.sampling import PRESETS, ignored_options, own_options, preset
+from cutaway.sampling import PRESETS, generation_settings, ignored_options, own_options, preset
 
 TABLE = {
     "code": (0.2, 0.9, 40),
@@ -39,6 +41,19 @@ def test_chat_takes_the_models_own() -> None:
     generation = {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.1, "eos": 2}
     assert preset("chat", generation).repetition_penalty == 1.1
     assert preset("chat", {"do_sample": False}).temperature == 0
+
+
+def test_what_the_makers_recommend_holds_where_the_files_say_nothing(tmp_path: Path) -> None:
+    recommended = {"temperature": 0.2, "top_p": 0.9}
+    params = preset("chat", {}, recommended)
+    assert (params.temperature, params.top_p, params.top_k) == (0.2, 0.9, 0)
+    assert preset("chat", {"general.sampling.temp": 0.6}, recommended).temperature == 0.6
+    assert preset("writing", {}, recommended).temperature == 0.8
+    (tmp_path / "generation_config.json").write_text('{"temperature": 0.5}', "utf-8")
+    assert own_options(generation_settings(tmp_path, {})) == {"temperature": 0.5}
+    assert generation_settings(tmp_path / "x.safetensors", {}) == {"temperature": 0.5}
+    (tmp_path / "generation_config.json").write_text("[1", "utf-8")
+    assert generation_settings(tmp_path, {}) == {}
 
 
 def test_what_is_not_used_can_be_told() -> None:

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from cutaway.sampling import SamplingParams
-from cutaway.sampling.edits import edits
 from cutaway.sampling.history import History
-from cutaway.sampling.truncation import candidates, truncations
+from cutaway.sampling.stages import edits, truncations
+from cutaway.sampling.truncation import candidates
 
 pytestmark = pytest.mark.oracle
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from cutaway.sampling import SamplingParams
-from cutaway.sampling.truncation import Candidates, candidates, draw, min_p, top_k, top_p, truncations, typical_p
+from cutaway.sampling.stages import truncations
+from cutaway.sampling.truncation import Candidates, candidates, draw, min_p, top_k, top_p, typical_p
 
 SHARES = [0.125, 0.5, 0.25, 0.0625, 0.0625]
 

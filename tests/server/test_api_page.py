@@ -44,7 +44,8 @@ def rows(page: Path) -> Iterator[tuple[list[str], list[str]]]:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_field_of_the_code_stands_on_the_page(page: Path) -> None:
     known = FIELDS | WITHOUT_EFFECT | ONLY.keys() | {name for schema in SCHEMAS for name in schema.without_effect}
-    assert not known - code_words(page.read_text(encoding="utf-8"))
+    table = page.with_name(page.name.replace("api", "parameters"))  # of the sampling parameters
+    assert not known - code_words(page.read_text(encoding="utf-8")) - code_words(table.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -65,7 +66,7 @@ def test_what_the_page_names_is_taken_and_means_what_it_says() -> None:
         for other in others:
             if OURS.get(other, other) in parameters and other not in ("structured_outputs", "stop_sequences"):
                 assert OURS.get(other, other) in names, other
-    assert count > 70
+    assert count > 35
     assert list(rows(PAGES[0])) == list(rows(PAGES[1]))
 
 
@@ -80,7 +81,8 @@ VALUES: dict[str, Any] = {
     "banned_tokens": [5], "bad_words": ["x"], "allowed_token_ids": [5], "seed": 5, "n": 2, "max_tokens": 5,
     "max_completion_tokens": 5, "max_output_tokens": 5, "n_predict": 5, "min_tokens": 2, "min_new_tokens": 2,
     "stop": ["x"], "stop_sequences": ["x"], "stop_regex": "x", "stop_token_ids": [5], "include_stop_str": True,
-    "ignore_eos": True, "include_stop_str_in_output": True, "time_limit": 5.0, "t_max_predict_ms": 5000.0,
+    "ignore_eos": True, "stop_on_repetition": True,
+    "include_stop_str_in_output": True, "time_limit": 5.0, "t_max_predict_ms": 5000.0,
     "logprobs_mode": "processed", "prompt_logprobs": 2, "regex": "x", "choice": ["x"], "grammar": 'start: "x"',
     "json_schema": {"type": "null"}, "guided_json": {"type": "null"}, "guided_regex": "x", "guided_choice": ["x"],
     "guided_grammar": 'start: "x"', "speculate": "ngram",

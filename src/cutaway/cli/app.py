@@ -17,6 +17,7 @@ import typer
 from cutaway.cli.bench import app as bench_app
 from cutaway.cli.chat import chat
 from cutaway.cli.config import app as config_app
+from cutaway.cli.help import Command, Group
 from cutaway.cli.models import models
 from cutaway.cli.plan import plan
 from cutaway.cli.presets import presets
@@ -34,10 +35,17 @@ INTERRUPTED = 130
 # Objects made between two looks for garbage. Starting makes a hundred thousand that stay; Python's own 700 cost 5 %.
 COLLECT_EVERY = 50_000
 
+FIRST = """\
+cutaway run "Name three colours."   answers one prompt (the first time, it fetches a model of 98 MB)
+cutaway chat                        talks; Ctrl-C stops an answer, Ctrl-D leaves
+cutaway --help                      lists all commands; cutaway run --help the options of one"""
+"""What somebody at a terminal sees who typed nothing but the program's name."""
+
 app = typer.Typer(
+    cls=Group,
     add_completion=False,
     rich_markup_mode=None,  # plain help: it survives every terminal, and it is quick
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="A large-language-model engine with the casing cut away.",
 )
 
@@ -50,7 +58,7 @@ def options(
 
 
 for command in (run, chat, serve, pull, models, rm, tokens, presets, plan, version):
-    app.command()(command)
+    app.command(cls=Command)(command)
 app.add_typer(config_app, name="config")
 app.add_typer(bench_app, name="bench")
 
@@ -67,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: list[str], *, debug: bool) -> int:
+    if not arguments and sys.stdout.isatty():
+        print(FIRST)
+        return 0
     usage_error = typer.BadParameter.__mro__[1]  # typer does not export its base class
     command = typer.main.get_command(app)
     try:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cutaway.cli.input import typed_line
+from cutaway.cli.languages import foreign, known_languages
 from cutaway.cli.loading import open_engine, read_config, sampling_params
-from cutaway.cli.options import LoadOptions, SamplingOptions, option, takes_options
+from cutaway.cli.options import LoadOptions, option, takes_options
 from cutaway.cli.report import stop_line, timings_line
+from cutaway.cli.sampling_options import SamplingOptions
 from cutaway.cli.terminal import say, warn, write
 from cutaway.errors import CutawayError, ParameterError
 
@@ -42,10 +44,13 @@ def chat(
     with open_engine(load, config) as engine:
         require_template(engine.template)
         params = sampling_params(sampling, config, engine.defaults)
+        if params.stop_on_repetition is None:
+            params = params.replace(stop_on_repetition=True)
         if params.seed is None and params.temperature > 0:
             params = params.replace(seed=draw_seed())
             say(f"[seed {params.seed}]")
-        Conversation(engine, params, system if system is not None else config.system, timings=timings).talk()
+        heard = system if system is not None else config.system
+        Conversation(engine, params, heard, timings=timings, known=known_languages(engine)).talk()
 
 
 def check_told(params: SamplingParams) -> None:
@@ -60,11 +65,16 @@ def check_told(params: SamplingParams) -> None:
 class Conversation:
     """The messages so far, and the person at the terminal."""
 
-    def __init__(self, engine: Engine, params: SamplingParams, system: str | None, *, timings: bool) -> None:
+    def __init__(
+        self, engine: Engine, params: SamplingParams, system: str | None, *, timings: bool,
+        known: tuple[str, tuple[str, ...]] | None = None,
+    ) -> None:  # fmt: skip
+        """known: the model's name and the languages it knows, where the catalogue tells."""
         self.engine = engine
         self.params = params
         self.system = system
         self.timings = timings
+        self.known = known
         self.messages: list[dict[str, Any]] = []
 
     def talk(self) -> None:
@@ -106,6 +116,8 @@ class Conversation:
 
     def answer(self, messages: Sequence[dict[str, Any]]) -> None:
         """Have the model answer; messages and answer become the history, also when the answer was stopped."""
+        if self.known is not None and (line := foreign(messages[-1]["content"], *self.known)):
+            say(line)
         head = [{"role": "system", "content": self.system}] if self.system is not None else []
         try:
             result = self._stream([*head, *messages])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutaway.cli.options import LoadOptions, SamplingOptions, sampling_changes
+from cutaway.cli.options import LoadOptions
+from cutaway.cli.sampling_options import SamplingOptions
 from cutaway.cli.terminal import DownloadBar, say, warn
 from cutaway.registry import Resolved, resolve
 
@@ -51,20 +52,17 @@ def open_engine(options: LoadOptions, config: Config, recorder: Recorder | None 
     return engine
 
 
-def sampling_params(
-    options: SamplingOptions, config: Config, defaults: SamplingParams | None = None
-) -> SamplingParams:
+def sampling_params(options: SamplingOptions, config: Config, defaults: SamplingParams | None = None) -> SamplingParams:
     """The command line over the config over a preset. defaults: the model's own, which the preset `chat` stands for.
 
     A preset on the command line puts aside what the config says of its parameters. Raises ParameterError.
     """
-    from cutaway.config import settings
+    from cutaway.config import sampling_settings
     from cutaway.sampling import preset
 
-    said = settings(config.sampling)
-    said.pop("preset", None)
+    said = sampling_settings(config)
     name = options.preset or config.sampling.preset or "chat"
     if options.preset is not None:
         said = {k: v for k, v in said.items() if k in ("max_tokens", "seed")}
     base = defaults if name == "chat" and defaults is not None else preset(name)
-    return base.replace(**(said | sampling_changes(options)))
+    return base.replace(**(said | options.changes()))

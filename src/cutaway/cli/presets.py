@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -10,15 +11,52 @@ from cutaway.cli.terminal import write_json, write_table
 
 
 def presets(
+    model: Annotated[str | None, typer.Argument(help="Show what `chat` is for this model. [smollm2-135m]")] = None,
+    *,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
-    """List the sampling presets. An option given beside --preset overrides it."""
-    from cutaway.sampling import PRESETS
+    """List the sampling presets, and where their values come from. An option given beside --preset overrides it."""
+    from cutaway.cli.loading import DEFAULT_MODEL
+    from cutaway.sampling import PRESETS, preset
 
-    if as_json:
-        write_json({p.name: {"use": p.use, **p.options} for p in PRESETS.values()})
-        return
+    named = model or DEFAULT_MODEL
+    own, source = _own(named)
+    values = {name: preset(name, {}, own if name == "chat" else {}) for name in PRESETS}
+    origins = {name: source if name == "chat" else "preset" for name in PRESETS}
     names = ["temperature", "top_p", "top_k"]
-    rows = [[p.name, *(f"{p.options[n]:g}" for n in names), p.use] for p in PRESETS.values()]
-    write_table(["preset", *names, "for"], rows, right=[1, 2, 3])
-    print("\ntop_k 0 is off; temperature 0 always takes the most probable token")
+    names += [name for name in own if name not in names]
+    if as_json:
+        write_json(
+            {
+                p.name: {"use": p.use, **{n: getattr(values[p.name], n) for n in names}, "from": origins[p.name]}
+                for p in PRESETS.values()
+            }
+        )
+        return
+    rows = [
+        [p.name, *(f"{getattr(values[p.name], n):g}" for n in names), origins[p.name], p.use] for p in PRESETS.values()
+    ]
+    write_table(["preset", *names, "from", "for"], rows, right=range(1, len(names) + 1))
+    print(f"\nchat is shown for {named}; top_k 0 is off; temperature 0 always takes the most probable token")
+
+
+def _own(model: str) -> tuple[Mapping[str, Any], str]:
+    """What `chat` is for a model, and who says so. A model that is not on this machine is not fetched."""
+    from cutaway.errors import CutawayError
+    from cutaway.formats import open_model
+    from cutaway.registry import entry_named, recommended, resolve
+    from cutaway.sampling import generation_settings, own_options
+
+    entry = entry_named(model)
+    listed = {} if entry is None else entry.sampling
+    try:
+        found = resolve(model, pull=False)
+    except CutawayError:
+        if entry is None:
+            raise
+    else:
+        with open_model(found.path) as file:
+            if told := own_options(generation_settings(file.path, file.metadata)):
+                return told, "model's file"
+        listed = recommended(found.manifest)
+    return listed, "catalogue" if listed else "preset"

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from cutaway.sampling import SamplingParams, StopReason
 
 # OpenAI's two words, for programs that know those; `stop` has the whole reason.
-_FINISH = {"length": "length", "context": "length", "time": "length", "cancelled": "cancelled", "error": "error"}
+_FINISH = {
+    "length": "length", "context": "length", "time": "length", "repetition": "length", "cancelled": "cancelled",
+    "error": "error",
+}  # fmt: skip
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -84,6 +87,8 @@ def stop_line(stop: StopReason) -> str:
         "length": "[stopped by --max-tokens]",
         "context": "[stopped: the context is full]",
         "time": "[stopped by --time-limit]",
+        "repetition": "[stopped: the answer repeated itself; a higher --temperature or --dry-multiplier 0.8 may help, "
+        "--no-stop-on-repetition lets it continue]",
         "cancelled": "[cancelled]",
     }.get(stop.kind, "")
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.input import text_argument
+from cutaway.cli.languages import foreign, known_languages
 from cutaway.cli.loading import open_engine, read_config, sampling_params
-from cutaway.cli.options import LoadOptions, SamplingOptions, option, takes_options
+from cutaway.cli.options import LoadOptions, option, takes_options
 from cutaway.cli.report import as_json, finish, seed_line, timings_line
+from cutaway.cli.sampling_options import SamplingOptions
 from cutaway.cli.terminal import say, write, write_json
 from cutaway.errors import ParameterError, TemplateError
 
@@ -64,6 +66,8 @@ def run(
             )
         params = sampling_params(sampling, config, engine.defaults)
         system = output.system if output.system is not None else config.system
+        if (known := known_languages(engine)) and (line := foreign(text, *known)):
+            say(line)
         asked = text if output.raw else chat_messages(text, system)
         seeded = params if params.seed is not None else params.replace(seed=draw_seed())
         try:

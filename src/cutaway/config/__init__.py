@@ -10,6 +10,7 @@ from cutaway.config.reading import (
     find_config,
     load_config,
     parse_config,
+    sampling_settings,
     settings,
 )
 from cutaway.config.sections import (
@@ -41,5 +42,6 @@ __all__ = [
     "load_config",
     "parse_bytes",
     "parse_config",
+    "sampling_settings",
     "settings",
 ]

@@ -16,6 +16,7 @@ from typing import Any
 
 from cutaway.config.sections import SECTIONS, Config, parse_bytes
 from cutaway.errors import ConfigError
+from cutaway.sampling.parameter import bias_of
 
 FILE_NAME = "cutaway.toml"
 RENAMED: dict[str, str] = {}
@@ -27,6 +28,17 @@ def settings(section: Any) -> dict[str, Any]:
     """What a section says, by key; sections inside it apart."""
     said = {f.name: getattr(section, f.name) for f in dataclasses.fields(section)}
     return {k: v for k, v in said.items() if v is not None and k not in SECTIONS and k != "aliases"}
+
+
+def sampling_settings(config: Config) -> dict[str, Any]:
+    """What `[sampling]` says, the preset apart, as arguments of SamplingParams. Raises ConfigError."""
+    said = {name: value for name, value in settings(config.sampling).items() if name != "preset"}
+    if "logit_bias" in said:
+        try:
+            said["logit_bias"] = bias_of(said["logit_bias"])
+        except ValueError as error:
+            raise ConfigError(f"sampling.{error}") from None
+    return said
 
 
 def config_paths() -> list[Path]:

@@ -4,39 +4,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass, make_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MinLen
 
 from cutaway.errors import ConfigError
+from cutaway.sampling.parameter import Parameter
+from cutaway.sampling.params import PARAMETERS
 
 KVTypeName = Literal["f32", "bf16", "int8", "fp8"]
 Count = Annotated[int, Ge(1)]
 Seconds = Annotated[float, Ge(0), Le(1e7)]
 Share = Annotated[float, Ge(0), Le(1)]
-Penalty = Annotated[float, Ge(-2), Le(2)]
 Name = Annotated[str, MinLen(1)]
 _STRICT = {"extra": "forbid", "strict": True}
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingDefaults:
-    """Sampling options that hold unless the command line or a request says otherwise. None: the model's own."""
+def _value(parameter: Parameter) -> Any:
+    """What a key of `[sampling]` may be."""
+    if parameter.choices or parameter.kind not in ("number", "integer"):
+        return parameter.type
+    low = Gt(parameter.low) if parameter.above else Ge(parameter.low)
+    return Annotated[parameter.type, low, Le(parameter.high)]
 
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
-    preset: str | None = None
-    temperature: Annotated[float, Ge(0), Le(100)] | None = None
-    top_p: Share | None = None
-    top_k: Annotated[int, Ge(-1)] | None = None
-    min_p: Share | None = None
-    typical_p: Annotated[float, Gt(0), Le(1)] | None = None
-    repetition_penalty: Annotated[float, Gt(0)] | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    max_tokens: Count | None = None
-    seed: int | None = None
+if TYPE_CHECKING:
+
+    class SamplingDefaults:
+        """See below."""
+
+        preset: str | None
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    SamplingDefaults = make_dataclass(
+        "SamplingDefaults",
+        [("preset", str | None, None), *((p.name, _value(p) | None, None) for p in PARAMETERS if p.config)],
+        namespace={"__pydantic_config__": _STRICT, "__module__": __name__},
+        frozen=True, slots=True,
+    )  # fmt: skip
+    SamplingDefaults.__doc__ = """Parameters of the table that hold unless the command line or a request gives others.
+    None: the model's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +170,7 @@ class Config:
     kv_v: KVTypeName | None = None
     rope_scaling: str | None = None
     speculate: Literal["ngram"] | None = None
-    sampling: SamplingDefaults = SamplingDefaults()
+    sampling: SamplingDefaults = SamplingDefaults()  # noqa: RUF009  # it is frozen
     server: ServerConfig = ServerConfig()
     models: tuple[ModelConfig, ...] = ()
     aliases: Mapping[str, str | Mapping[str, Annotated[float, Gt(0)]]] | None = None

@@ -19,6 +19,8 @@ from cutaway.ops.protocol import F32
 from cutaway.sampling import Choice, Sampler, SamplingParams, StopChecker, StopReason, token_logprobs
 from cutaway.trace import Recorder
 
+AGAINST_LOOPS = "a higher temperature, repetition_penalty or dry_multiplier may help; stop_on_repetition ends it"
+
 
 class Sink(Protocol):
     """Where a request's events go. The engine's thread calls `put`, which must neither wait nor fail."""
@@ -160,6 +162,8 @@ class Request:
             text, error = "", CutawayError(f"the end of the answer could not be decoded: {broken!r}")
         logprobs = tuple(self.prompt_logprobs) if self.wants_prompt_logprobs else None
         usage = Usage(self.work.prompt, self.outputs, self.cached_tokens)
+        if self.stops.loop is not None and stop.kind != "repetition":
+            self.warnings.append(f"{self.stops.loop} ({AGAINST_LOOPS})")
         warnings, times = tuple(self.warnings), self._timings()
         self.events.put(
             Finished(self.id, self.choice, text, stop, usage, times, self.seed, logprobs, warnings, error, self._broke)

@@ -1,7 +1,8 @@
 """Models by name: where they come from, whether they arrived whole, where they are kept."""
 
-from cutaway.registry.catalogue import Entry, known_models
+from cutaway.registry.catalogue import Entry, entry_named, known_models, smallest_that_knows
 from cutaway.registry.progress import Progress
+from cutaway.registry.recommended import recommended
 from cutaway.registry.resolution import Resolved, StoredModel, models, remove, resolve, verify
 from cutaway.registry.store import Manifest, home
 
@@ -11,10 +12,13 @@ __all__ = [
     "Progress",
     "Resolved",
     "StoredModel",
+    "entry_named",
     "home",
     "known_models",
     "models",
+    "recommended",
     "remove",
     "resolve",
+    "smallest_that_knows",
     "verify",
 ]

@@ -5,8 +5,8 @@ A model that is given by its path needs none of it, so what reads it is imported
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 
 
@@ -21,7 +21,11 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A model in the catalogue. `sources` are tried in order."""
+    """A model in the catalogue. `sources` are tried in order.
+
+    languages: those it knows (ISO 639-1), as its makers say; () where they say nothing. sampling: the parameters that
+    its makers recommend, for files that name none.
+    """
 
     name: str
     aliases: tuple[str, ...]
@@ -29,6 +33,8 @@ class Entry:
     licence: str
     note: str
     sources: tuple[Listed, ...]
+    languages: tuple[str, ...] = ()
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 @cache
@@ -46,6 +52,8 @@ def known_models() -> tuple[Entry, ...]:
             licence=model["licence"],
             note=model["note"],
             sources=tuple(Listed(s["at"], s.get("sha256"), s.get("size")) for s in model["source"]),
+            languages=tuple(model.get("languages", ())),
+            sampling=model.get("sampling", {}),
         )
         for model in tomllib.loads(text)["model"]
     )
@@ -60,6 +68,16 @@ def entry_named(name: str) -> Entry | None:
 def listed_source(at: str) -> tuple[Entry, Listed] | None:
     """The entry that has exactly this source, and what it says of it."""
     return next(((e, s) for e in known_models() for s in e.sources if s.at == at), None)
+
+
+def smallest_that_knows(language: str) -> Entry | None:
+    """The entry with the fewest parameters among those that know a language (ISO 639-1)."""
+    knowing = [entry for entry in known_models() if language in entry.languages]
+    return min(knowing, key=lambda entry: _count(entry.parameters), default=None)
+
+
+def _count(parameters: str) -> float:
+    return float(parameters[:-1]) * {"M": 1e6, "B": 1e9}[parameters[-1]]
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:

@@ -1,15 +1,26 @@
-"""From a row of logits to a token, and from tokens to text that is safe to show: parameters, stages, stops."""
+"""From a row of logits to a token, and from tokens to text that is safe to show: parameters, stages, stops.
 
-from cutaway.sampling.grammar import Constraint, compile_constraint, prepare_constraints
-from cutaway.sampling.grammar_tools import ToolConstraint, tool_constraint
-from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
-from cutaway.sampling.params import LogprobsMode, SamplingParams, Stage
-from cutaway.sampling.presets import PRESETS, Preset, ignored_options, own_options, preset
-from cutaway.sampling.randomness import draw_seed
-from cutaway.sampling.sampler import STAGES, Choice, Sampler, draw_together
-from cutaway.sampling.stop import StopChecker, StopKind, StopReason
+What is exported here is loaded when it is first used, so that the command line can read the table of parameters
+(params.py) without numpy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cutaway.sampling.grammar import Constraint, compile_constraint, prepare_constraints
+    from cutaway.sampling.grammar_tools import ToolConstraint, tool_constraint
+    from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
+    from cutaway.sampling.params import PARAMETERS, STAGES, LogprobsMode, SamplingParams, Stage
+    from cutaway.sampling.presets import PRESETS, Preset, generation_settings, ignored_options, own_options, preset
+    from cutaway.sampling.randomness import draw_seed
+    from cutaway.sampling.sampler import Choice, Sampler, draw_together
+    from cutaway.sampling.stop import StopChecker, StopKind, StopReason
 
 __all__ = [
+    "PARAMETERS",
     "PRESETS",
     "STAGES",
     "Choice",
@@ -27,6 +38,7 @@ __all__ = [
     "compile_constraint",
     "draw_seed",
     "draw_together",
+    "generation_settings",
     "ignored_options",
     "own_options",
     "prepare_constraints",
@@ -34,3 +46,21 @@ __all__ = [
     "token_logprobs",
     "tool_constraint",
 ]
+
+_MODULES = {
+    "grammar": ("Constraint", "compile_constraint", "prepare_constraints"),
+    "grammar_tools": ("ToolConstraint", "tool_constraint"),
+    "logprobs": ("TokenLogprobs", "token_logprobs"),
+    "params": ("PARAMETERS", "STAGES", "LogprobsMode", "SamplingParams", "Stage"),
+    "presets": ("PRESETS", "Preset", "generation_settings", "ignored_options", "own_options", "preset"),
+    "randomness": ("draw_seed",),
+    "sampler": ("Choice", "Sampler", "draw_together"),
+    "stop": ("StopChecker", "StopKind", "StopReason"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"cutaway.sampling.{module}"), name)
+    raise AttributeError(f"module 'cutaway.sampling' has no attribute {name!r}")

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 from cutaway.errors import EngineError, ParameterError
-from cutaway.sampling.patterns import Pattern
-
-LARGEST_ID = 2**31 - 1
+from cutaway.sampling.parameter import LARGEST, Parameter
 
 
-def check_int(name: str, value: Any, low: int, high: int) -> None:
+def check_parameter(parameter: Parameter, value: Any) -> None:
+    """Raises ParameterError where `value` is not of the parameter's kind or not in its range."""
+    if value is None and parameter.optional:
+        return
+    if parameter.choices and parameter.kind == "word":
+        check_choice(parameter, value)
+    else:
+        _CHECKS[parameter.kind](parameter, value)
+
+
+def check_ids(parameter: Parameter, value: Any, vocab: int) -> None:
+    """Raises ParameterError where `value` names a token id that is not below `vocab`."""
+    ids: Iterable[int] = ()
+    if parameter.kind in ("bias", "tokens"):
+        ids = () if value is None else value
+    elif parameter.kind == "words":
+        ids = [token for entry in value if not isinstance(entry, str) for token in entry]
+    for token in ids:
+        if token >= vocab:
+            raise ParameterError(f"{parameter.name} names token {token}; ids of this model are 0 to {vocab - 1}")
+
+
+def check_choice(parameter: Parameter, value: Any) -> None:
+    if value not in parameter.choices:
+        listed = [repr(choice) for choice in parameter.choices] + (["None"] if parameter.optional else [])
+        raise ParameterError(f"{parameter.name} is {value!r}; it must be {' or '.join(listed)}")
+
+
+def check_integer(name: str, value: Any, low: float, high: float) -> None:
     # bool is an Integral; a flag given for a number is a mistake
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ParameterError(f"{name} is {value!r} ({type(value).__name__}); it must be an integer, {low} to {high}")
@@ -28,31 +54,51 @@ def check_number(name: str, value: Any, low: float, high: float) -> None:
         raise ParameterError(f"{name} is {value}; it must be {low:g} to {high:g}")
 
 
-def check_bool(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise ParameterError(f"{name} is {value!r} ({type(value).__name__}); it must be True or False")
-
-
 def check_sequence(name: str, value: Any, of: str) -> None:
     if isinstance(value, str | bytes) or not (isinstance(value, Sequence) or hasattr(value, "__array__")):
         raise ParameterError(f"{name} is {value!r} ({type(value).__name__}); it must be a list of {of}")
 
 
+def _integer(parameter: Parameter, value: Any) -> None:
+    check_integer(parameter.name, value, parameter.low, parameter.high)
+    if parameter.choices:
+        check_choice(parameter, value)
+
+
+def _number(parameter: Parameter, value: Any) -> None:
+    check_number(parameter.name, value, parameter.low, parameter.high)
+    if parameter.above and value <= parameter.low:
+        raise ParameterError(f"{parameter.name} is {value!r}; it must be above {parameter.low:g}")
+
+
+def _flag(parameter: Parameter, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ParameterError(f"{parameter.name} is {value!r} ({type(value).__name__}); it must be True or False")
+
+
 def check_tokens(name: str, value: Any) -> None:
     check_sequence(name, value, "token ids")
     for token in value:
-        check_int(f"{name}: a token id", token, 0, LARGEST_ID)
+        check_integer(f"{name}: a token id", token, 0, LARGEST)
 
 
-def check_bias(name: str, value: Any) -> None:
+def _tokens(parameter: Parameter, value: Any) -> None:
+    check_tokens(parameter.name, value)
+    if parameter.optional and not len(value):
+        raise ParameterError(f"{parameter.name} is empty; it must name at least one token, or be None")
+
+
+def _bias(parameter: Parameter, value: Any) -> None:
+    name = parameter.name
     if not isinstance(value, Mapping):
         raise ParameterError(f"{name} is {value!r} ({type(value).__name__}); it must map token ids to numbers")
     for token, bias in value.items():
-        check_int(f"{name}: a token id", token, 0, LARGEST_ID)
+        check_integer(f"{name}: a token id", token, 0, LARGEST)
         check_number(f"{name}[{token}]", bias, -100.0, 100.0)
 
 
-def check_bad_words(name: str, value: Any) -> None:
+def _words(parameter: Parameter, value: Any) -> None:
+    name = parameter.name
     check_sequence(name, value, "texts or lists of token ids")
     for word in value:
         if not isinstance(word, str):
@@ -61,19 +107,27 @@ def check_bad_words(name: str, value: Any) -> None:
             raise ParameterError(f"{name} holds an empty entry; each must be a text or a list of token ids")
 
 
-def check_stops(name: str, value: Any) -> None:
-    texts = [value] if isinstance(value, str) else value
+def _texts(parameter: Parameter, value: Any) -> None:
+    name = parameter.name
+    texts = [value] if isinstance(value, str) and not parameter.optional else value
     check_sequence(name, texts, "texts")
     for text in texts:
         if not isinstance(text, str):
             raise ParameterError(f"{name} holds {text!r} ({type(text).__name__}); it must hold texts")
         if not text:
-            raise ParameterError(f"{name} holds an empty text; it would stop before the first character")
+            raise ParameterError(f"{name} holds an empty text; {_EMPTY.get(name, 'each must have a character')}")
+    if parameter.optional and not len(texts):
+        raise ParameterError(f"{name} is empty; it must hold at least one text, or be None")
+    if name == "stop_regex":
+        _patterns(name, texts)
 
 
-def check_patterns(name: str, value: Any) -> None:
-    patterns = [value] if isinstance(value, str) else value
-    check_stops(name, patterns)
+_EMPTY = {"stop": "it would stop before the first character"}
+
+
+def _patterns(name: str, patterns: Sequence[str]) -> None:
+    from cutaway.sampling.patterns import Pattern  # the library is not for every command to load
+
     for pattern in patterns:
         try:
             empty = Pattern(pattern).match_in("", 0, 0)
@@ -83,21 +137,34 @@ def check_patterns(name: str, value: Any) -> None:
             raise ParameterError(f"{name} is {pattern!r}; it matches the empty text and would stop at once")
 
 
-def check_stages(name: str, value: Any) -> None:
-    check_sequence(name, value, "functions")
-    for stage in value:
-        if not callable(stage):
-            raise ParameterError(f"{name} holds {stage!r} ({type(stage).__name__}); it must hold functions")
+def _functions(parameter: Parameter, value: Any) -> None:
+    check_sequence(parameter.name, value, "functions")
+    for function in value:
+        if not callable(function):
+            raise ParameterError(
+                f"{parameter.name} holds {function!r} ({type(function).__name__}); it must hold functions"
+            )
 
 
-def check_form(*, json_schema: Any, regex: Any, choice: Any, grammar: Any) -> None:
-    """Types only; what they say is checked when they are compiled."""
-    if json_schema is not None and not isinstance(json_schema, Mapping | bool | str):
-        raise ParameterError(f"json_schema is a {type(json_schema).__name__}; it must be an object, true or JSON text")
-    for name, value in (("regex", regex), ("grammar", grammar)):
-        if value is not None and not (isinstance(value, str) and value):
-            raise ParameterError(f"{name} is {value!r}; it must be a text, not empty")
-    if choice is not None:
-        check_sequence("choice", choice, "texts")
-        if not len(choice) or not all(isinstance(text, str) and text for text in choice):
-            raise ParameterError(f"choice is {choice!r}; it must be a list of texts, at least one, none empty")
+def _text(parameter: Parameter, value: Any) -> None:
+    """Its type only; what a form says is checked when it is compiled."""
+    if not (isinstance(value, str) and value):
+        raise ParameterError(f"{parameter.name} is {value!r}; it must be a text, not empty")
+
+
+def _schema(parameter: Parameter, value: Any) -> None:
+    if not isinstance(value, Mapping | bool | str):
+        raise ParameterError(f"{parameter.name} is a {type(value).__name__}; it must be an object, true or JSON text")
+
+
+def _reasoning(parameter: Parameter, value: Any) -> None:
+    from cutaway.text.reasoning import ReasoningFormat
+
+    if not isinstance(value, ReasoningFormat):
+        raise ParameterError(f"{parameter.name} is {value!r}; it must be a ReasoningFormat, or None")
+
+
+_CHECKS: Mapping[str, Callable[[Parameter, Any], None]] = {
+    "number": _number, "integer": _integer, "flag": _flag, "text": _text, "texts": _texts, "tokens": _tokens,
+    "words": _words, "bias": _bias, "schema": _schema, "functions": _functions, "object": _reasoning,
+}  # fmt: skip

@@ -12,11 +12,22 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from cutaway.errors import ParameterError
+from cutaway.sampling.edits import Edit, Needs
 from cutaway.sampling.history import History
 from cutaway.sampling.params import SamplingParams
 from cutaway.sampling.selection import Row
 
 LARGEST = 1e9
+
+
+def stage_dry(params: SamplingParams, needs: Needs) -> Edit | None:
+    """Raises ParameterError without a tokenizer."""
+    if params.dry_multiplier == 0 or params.dry_penalty_last_n == 0:
+        return None
+    if needs.tokenizer is None:
+        raise ParameterError("dry_multiplier needs the tokenizer, which knows the text of dry_sequence_breakers")
+    return Dry(params, needs.tokenizer.token_bytes)
 
 
 class Dry:

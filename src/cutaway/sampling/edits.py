@@ -7,16 +7,18 @@ float32 after each stage. -inf bans a token.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.errors import EngineError, ParameterError
-from cutaway.sampling.dry import Dry
-from cutaway.sampling.grammar_stage import FormStage
 from cutaway.sampling.history import History
-from cutaway.sampling.params import SamplingParams, Stage
+from cutaway.sampling.params import SamplingParams
+
+if TYPE_CHECKING:
+    from cutaway.sampling.params import Stage
 
 Row = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -24,6 +26,14 @@ Edit = Callable[[Row, History], None]
 
 BANNED = np.float32(-np.inf)
 BIAS_BANS = -100.0
+
+
+class FormState(Protocol):
+    """The two stages of the output's form; see grammar_stage.py."""
+
+    def budget(self, row: Row, history: History) -> None: ...
+
+    def constrain(self, row: Row, history: History) -> None: ...
 
 
 class Encoder(Protocol):
@@ -34,35 +44,21 @@ class Encoder(Protocol):
     def encode_part(self, text: str) -> list[int]: ...
 
 
-def edits(
-    params: SamplingParams, *, end_ids: frozenset[int], tokenizer: Encoder | None, form: FormStage | None = None
-) -> tuple[tuple[str, Edit], ...]:
-    """The edits that `params` ask for, named, in the order of STAGES. Raises ParameterError for bad words or DRY
-    without a tokenizer."""
-    wanted: list[tuple[str, Edit | None]] = [
-        ("logit_bias", _logit_bias(params)),
-        ("allowed_tokens", _allowed(params.allowed_tokens)),
-        ("banned_tokens", _banned(params.banned_tokens)),
-        ("bad_words", _bad_words(params.bad_words, tokenizer)),
-        ("min_tokens", _min_tokens(params, end_ids)),
-        ("repetition_penalty", _repetition(params.repetition_penalty)),
-        ("presence_penalty", _presence(params.presence_penalty)),
-        ("frequency_penalty", _frequency(params.frequency_penalty)),
-        ("no_repeat_ngram", _no_repeat(params.no_repeat_ngram)),
-        ("dry", _dry(params, tokenizer)),
-        *((_name(stage), _own(stage)) for stage in params.stages),
-        ("reasoning_budget", None if form is None or params.reasoning_budget is None else form.budget),
-        ("constraint", None if form is None or params.constraint is None else form.constrain),
-        ("top_n_sigma", _top_n_sigma(float(params.top_n_sigma))),
-    ]
-    return tuple((name, edit) for name, edit in wanted if edit is not None)
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a stage may need beside the parameters. end_ids: the model's end tokens; form: the state of the output's
+    form, if it has one."""
+
+    end_ids: frozenset[int] = frozenset()
+    tokenizer: Encoder | None = None
+    form: FormState | None = None
 
 
 def _ids(tokens: Iterable[int]) -> Ids:
     return np.array(sorted({int(token) for token in tokens}), np.int64)
 
 
-def _logit_bias(params: SamplingParams) -> Edit | None:
+def stage_logit_bias(params: SamplingParams, needs: Needs) -> Edit | None:
     if not params.logit_bias:
         return None
     ids = np.array([int(token) for token in params.logit_bias], np.int64)
@@ -75,10 +71,10 @@ def _logit_bias(params: SamplingParams) -> Edit | None:
     return edit
 
 
-def _allowed(tokens: Sequence[int] | None) -> Edit | None:
-    if tokens is None:
+def stage_allowed_tokens(params: SamplingParams, needs: Needs) -> Edit | None:
+    if params.allowed_tokens is None:
         return None
-    ids = _ids(tokens)
+    ids = _ids(params.allowed_tokens)
 
     def edit(row: Row, history: History) -> None:
         kept = row[ids]
@@ -88,10 +84,10 @@ def _allowed(tokens: Sequence[int] | None) -> Edit | None:
     return edit
 
 
-def _banned(tokens: Sequence[int]) -> Edit | None:
-    if not len(tokens):
+def stage_banned_tokens(params: SamplingParams, needs: Needs) -> Edit | None:
+    if not len(params.banned_tokens):
         return None
-    ids = _ids(tokens)
+    ids = _ids(params.banned_tokens)
 
     def edit(row: Row, history: History) -> None:
         row[ids] = BANNED
@@ -114,8 +110,8 @@ def bad_sequences(words: Sequence[str | Sequence[int]], tokenizer: Encoder | Non
     return [sequence for sequence in found if sequence]
 
 
-def _bad_words(words: Sequence[str | Sequence[int]], tokenizer: Encoder | None) -> Edit | None:
-    sequences = bad_sequences(words, tokenizer)
+def stage_bad_words(params: SamplingParams, needs: Needs) -> Edit | None:
+    sequences = bad_sequences(params.bad_words, needs.tokenizer)
     if not sequences:
         return None
     single = _ids(sequence[0] for sequence in sequences if len(sequence) == 1)
@@ -133,8 +129,8 @@ def _bad_words(words: Sequence[str | Sequence[int]], tokenizer: Encoder | None) 
     return edit
 
 
-def _min_tokens(params: SamplingParams, end_ids: frozenset[int]) -> Edit | None:
-    ends = _ids(params.stop_token_ids) if params.ignore_eos else _ids(end_ids.union(params.stop_token_ids))
+def stage_min_tokens(params: SamplingParams, needs: Needs) -> Edit | None:
+    ends = _ids(params.stop_token_ids) if params.ignore_eos else _ids(needs.end_ids.union(params.stop_token_ids))
     if not params.min_tokens or not len(ends):
         return None
 
@@ -145,10 +141,10 @@ def _min_tokens(params: SamplingParams, end_ids: frozenset[int]) -> Edit | None:
     return edit
 
 
-def _repetition(penalty: float) -> Edit | None:
-    if penalty == 1:
+def stage_repetition_penalty(params: SamplingParams, needs: Needs) -> Edit | None:
+    if params.repetition_penalty == 1:
         return None
-    by = float(penalty)
+    by = float(params.repetition_penalty)
 
     def edit(row: Row, history: History) -> None:
         ids = history.seen.ids
@@ -158,7 +154,8 @@ def _repetition(penalty: float) -> Edit | None:
     return edit
 
 
-def _presence(penalty: float) -> Edit | None:
+def stage_presence_penalty(params: SamplingParams, needs: Needs) -> Edit | None:
+    penalty = params.presence_penalty
     if penalty == 0:
         return None
 
@@ -169,7 +166,8 @@ def _presence(penalty: float) -> Edit | None:
     return edit
 
 
-def _frequency(penalty: float) -> Edit | None:
+def stage_frequency_penalty(params: SamplingParams, needs: Needs) -> Edit | None:
+    penalty = params.frequency_penalty
     if penalty == 0:
         return None
 
@@ -180,7 +178,8 @@ def _frequency(penalty: float) -> Edit | None:
     return edit
 
 
-def _no_repeat(ngram: int) -> Edit | None:
+def stage_no_repeat_ngram(params: SamplingParams, needs: Needs) -> Edit | None:
+    ngram = params.no_repeat_ngram
     if not ngram:
         return None
 
@@ -195,17 +194,15 @@ def _name(stage: Stage) -> str:
     return str(getattr(stage, "__name__", type(stage).__name__))
 
 
-def _dry(params: SamplingParams, tokenizer: Encoder | None) -> Edit | None:
-    if params.dry_multiplier == 0 or params.dry_penalty_last_n == 0:
-        return None
-    if tokenizer is None:
-        raise ParameterError("dry_multiplier needs the tokenizer, which knows the text of dry_sequence_breakers")
-    return Dry(params, tokenizer.token_bytes)
+def stage_stages(params: SamplingParams, needs: Needs) -> list[tuple[str, Edit]]:
+    """The own stages, under their own names."""
+    return [(_name(stage), _own(stage)) for stage in params.stages]
 
 
-def _top_n_sigma(deviations: float) -> Edit | None:
+def stage_top_n_sigma(params: SamplingParams, needs: Needs) -> Edit | None:
     """Over the tokens that are not banned; population deviation, as Tang et al. 2024 ("Top-n-sigma") have it. The
     temperature, which comes later, would scale both sides alike."""
+    deviations = float(params.top_n_sigma)
     if deviations <= 0:
         return None
 

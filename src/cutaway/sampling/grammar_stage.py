@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from cutaway.errors import EngineError, ParameterError
+from cutaway.sampling.edits import Edit, Needs
 from cutaway.sampling.grammar import Matcher, Row, compile_constraint
 from cutaway.sampling.history import History
 from cutaway.sampling.params import SamplingParams
@@ -124,3 +125,11 @@ def form_stage(params: SamplingParams, tokenizer: Tokenizer | None, end_ids: fro
     if tokenizer is None:
         raise ParameterError("a constraint or a reasoning budget needs the tokenizer")
     return FormStage(params, tokenizer, end_ids)
+
+
+def stage_reasoning_budget(params: SamplingParams, needs: Needs) -> Edit | None:
+    return None if needs.form is None or params.reasoning_budget is None else needs.form.budget
+
+
+def stage_constraint(params: SamplingParams, needs: Needs) -> Edit | None:
+    return None if needs.form is None or params.constraint is None else needs.form.constrain

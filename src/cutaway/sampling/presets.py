@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -51,6 +53,18 @@ _GGUF = {
 _HUGGING_FACE = ("temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty")
 
 
+def generation_settings(path: Path, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where a model's files name sampling parameters, for `own_options`: GGUF metadata, or generation_config.json in or
+    beside `path`."""
+    if metadata:
+        return metadata
+    try:
+        settings = json.loads(((path if path.is_dir() else path.parent) / "generation_config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
+
+
 def own_options(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The sampling options that a model's files name: GGUF metadata (`general.sampling.*`) or the content of
     generation_config.json (`do_sample` false means temperature 0). Empty where they name none."""
@@ -66,8 +80,11 @@ def ignored_options(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(key for key in metadata if key.startswith("general.sampling.") and key not in _GGUF)
 
 
-def preset(name: str, own: Mapping[str, Any] | None = None, /, **options: Any) -> SamplingParams:
-    """The parameters of a preset, `options` overriding. own: what the model's files say, for `chat`; see own_options.
+def preset(
+    name: str, own: Mapping[str, Any] | None = None, recommended: Mapping[str, Any] | None = None, /, **options: Any
+) -> SamplingParams:
+    """The parameters of a preset, `options` overriding. For `chat`, own: what the model's files say (see own_options);
+    recommended: what its makers recommend, where the files say nothing.
 
     Raises ParameterError for an unknown preset or option.
     """
@@ -75,7 +92,7 @@ def preset(name: str, own: Mapping[str, Any] | None = None, /, **options: Any) -
         raise ParameterError(f"preset is {name!r}; it must be one of: {', '.join(PRESETS)}")
     check_names(options)
     chosen: dict[str, Any] = dict(PRESETS[name].options)
-    if name == "chat" and own and (told := own_options(own)):
+    if name == "chat" and (told := own_options(own or {}) or dict(recommended or {})):
         chosen = told
     return SamplingParams(**(chosen | options))
 

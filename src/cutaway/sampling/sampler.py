@@ -14,44 +14,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cutaway.sampling.edits import edits
 from cutaway.sampling.grammar_stage import form_stage
 from cutaway.sampling.history import History
 from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
 from cutaway.sampling.looking import Views
-from cutaway.sampling.params import GREEDY_BELOW, SamplingParams
+from cutaway.sampling.params import GREEDY_BELOW, PARAMETERS, STAGES, SamplingParams
 from cutaway.sampling.randomness import uniform53
 from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_rows, draw_token, log_total, odds_of
+from cutaway.sampling.stages import edits, truncations
 from cutaway.sampling.temperature import temperature_at
-from cutaway.sampling.truncation import Candidates, Moment, candidates, draw, surprises, truncations
+from cutaway.sampling.truncation import Candidates, Moment, candidates, draw, surprises
 from cutaway.text import Tokenizer
 from cutaway.trace import NULL, Recorder, StageRecord
 
-STAGES = (
-    "logit_bias",
-    "allowed_tokens",
-    "banned_tokens",
-    "bad_words",
-    "min_tokens",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "no_repeat_ngram",
-    "dry",
-    "stages",
-    "reasoning_budget",
-    "constraint",
-    "top_n_sigma",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "xtc",
-    "mirostat",
-)
-"""The order of the stages. It is fixed; only those that the parameters ask for run. Penalties before the temperature,
-as in vLLM and Hugging Face; the truncations in Hugging Face's order, each over what the one before has left."""
+FUSED = ("top_k", "top_p", "min_p")
+"""The stages over candidates that the fused draw knows."""
+
+UNFUSED = {
+    p.name: p.default
+    for p in PARAMETERS
+    if ":" in (p.stage or "") and p.stage_name in STAGES[STAGES.index("temperature") + 1 :]
+    if p.stage_name not in FUSED
+}
+"""The parameters that switch on another one, and what leaves it off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +88,7 @@ class Sampler:
         self._edits = edits(params, end_ids=end_ids, tokenizer=tokenizer, form=self._form)
         self._most_surprise = 2.0 * float(params.mirostat_tau)
         self._processed = params.logprobs is not None and params.logprobs_mode == "processed"
-        unfused = params.typical_p < 1 or params.xtc_probability > 0 or params.mirostat == 2
-        self._staged_only = self._processed or unfused
+        self._staged_only = self._processed or any(getattr(params, name) != off for name, off in UNFUSED.items())
         moving = params.temperature_end is not None or bool(params.dynamic_temperature_range)
         self._fixed = None if moving else float(params.temperature)
         self._cut = max(0, int(params.top_k)), float(params.top_p), float(params.min_p)

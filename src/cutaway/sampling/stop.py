@@ -12,7 +12,8 @@ back: the longest end of the text that begins a stop string, and from the first 
 match (so a pattern that begins with `.*` holds everything). Text that is let go cannot become part of a later match.
 Held text is sent when the run ends for another reason.
 
-Order of reasons at one token: end token, stop token, stop string or pattern, length, context, time. Neither stops nor
+Order of reasons at one token: end token, stop token, stop string or pattern, length, context, time,
+repetition (see repetition.py). Neither stops nor
 end tokens count until `min_tokens` tokens are out: a stop string must end after their text, and a pattern's match that
 takes effect within it is passed over, so that the next one begins after it.
 """
@@ -26,9 +27,19 @@ from typing import Literal, Protocol
 
 from cutaway.sampling.params import SamplingParams
 from cutaway.sampling.patterns import Pattern
+from cutaway.sampling.repetition import Loop, LoopDetector
 
 StopKind = Literal[
-    "end_token", "stop_token", "stop_string", "stop_regex", "length", "time", "context", "cancelled", "error"
+    "end_token",
+    "stop_token",
+    "stop_string",
+    "stop_regex",
+    "repetition",
+    "length",
+    "time",
+    "context",
+    "cancelled",
+    "error",
 ]
 
 
@@ -84,8 +95,14 @@ class StopChecker:
         self._clock = clock
         self._started = clock() if started is None else started
         self._scan = Scan(params.stop_strings, params.stop_patterns, include=params.include_stop_str)
+        self._loops = LoopDetector()
         self._count = 0
         self._ended = False
+
+    @property
+    def loop(self) -> Loop | None:
+        """The last loop that the tokens were in, whether or not it ended the run."""
+        return self._loops.loop
 
     def push(self, token: int) -> tuple[str, StopReason | None]:
         """Takes the next token: the text that may be shown now, and the reason if the run ends here.
@@ -93,6 +110,7 @@ class StopChecker:
         With a reason the text is complete: nothing is held any more, `finish` gives "".
         """
         assert not self._ended, "a run that has ended takes no more tokens"
+        in_loop = self._loops.push(int(token))
         at, self._count = self._count, self._count + 1
         due = at >= self._params.min_tokens
         if due and (token in self._ends or token in self._stop_tokens):
@@ -102,7 +120,7 @@ class StopChecker:
         if found is not None:
             self._ended = True
             return shown, StopReason(found.kind, self._scan.text[found.start : found.end], at)
-        if (reason := self._limit(at)) is not None:
+        if (reason := self._limit(at, in_loop)) is not None:
             return shown + self.finish(), reason
         return shown, None
 
@@ -114,7 +132,7 @@ class StopChecker:
         shown, found = self._scan.push(self._detokenizer.flush(), search=self._count > self._params.min_tokens)
         return shown if found is not None else shown + self._scan.release()
 
-    def _limit(self, at: int) -> StopReason | None:
+    def _limit(self, at: int, in_loop: bool) -> StopReason | None:
         params = self._params
         if params.max_tokens is not None and self._count >= params.max_tokens:
             return StopReason("length", None, at)
@@ -122,6 +140,8 @@ class StopChecker:
             return StopReason("context", None, at)
         if params.time_limit is not None and self._clock() - self._started >= params.time_limit:
             return StopReason("time", None, at)
+        if params.stop_on_repetition and in_loop:
+            return StopReason("repetition", None, at)
         return None
 
 

@@ -1,4 +1,6 @@
-"""The truncating stages over candidates in order: each keeps some of them and renormalises over those.
+"""The truncating stages over candidates: each keeps some of them and renormalises over those.
+
+A stage of the table is `stage_NAME(params, vocab, moment)`, which gives a cut, or None where nothing is asked of it.
 
 All comparisons are of float64 products with exact integer sums, so the same tokens are kept whether the candidates are
 the whole vocabulary or only what was selected.
@@ -108,27 +110,42 @@ class Moment:
     unheated: Callable[[Ids], Odds] | None = None
 
 
-def truncations(
-    params: SamplingParams,
-    vocab: int,
-    moment: Moment = Moment(),
-) -> tuple[tuple[str, Callable[[Candidates], Candidates]], ...]:
-    """The truncating stages that `params` ask for, named, in order."""
-    k, p, least, typical = int(params.top_k), float(params.top_p), float(params.min_p), float(params.typical_p)
+Cut = Callable[[Candidates], Candidates]
 
-    def excluded(these: Candidates) -> Candidates:
-        unheated = None if moment.unheated is None else moment.unheated(these.ids)
-        return xtc(these, float(params.xtc_threshold), unheated)
 
-    wanted: list[tuple[str, bool, Callable[[Candidates], Candidates]]] = [
-        ("top_k", 0 < k < vocab, lambda these: top_k(these, k)),
-        ("top_p", p < 1, lambda these: top_p(these, p)),
-        ("min_p", least > 0, lambda these: min_p(these, least)),
-        ("typical_p", typical < 1, lambda these: typical_p(these, typical)),
-        ("xtc", moment.coin < params.xtc_probability, excluded),
-        ("mirostat", params.mirostat == 2, lambda these: mirostat(these, moment.most_surprise)),
-    ]
-    return tuple((name, stage) for name, on, stage in wanted if on)
+def stage_top_k(params: SamplingParams, vocab: int, moment: Moment) -> Cut | None:
+    k = int(params.top_k)
+    return (lambda these: top_k(these, k)) if 0 < k < vocab else None
+
+
+def stage_top_p(params: SamplingParams, vocab: int, moment: Moment) -> Cut | None:
+    share = float(params.top_p)
+    return (lambda these: top_p(these, share)) if share < 1 else None
+
+
+def stage_min_p(params: SamplingParams, vocab: int, moment: Moment) -> Cut | None:
+    share = float(params.min_p)
+    return (lambda these: min_p(these, share)) if share > 0 else None
+
+
+def stage_typical_p(params: SamplingParams, vocab: int, moment: Moment) -> Cut | None:
+    share = float(params.typical_p)
+    return (lambda these: typical_p(these, share)) if share < 1 else None
+
+
+def stage_xtc(params: SamplingParams, vocab: int, moment: Moment) -> Cut | None:
+    threshold = float(params.xtc_threshold)
+    if moment.coin >= params.xtc_probability:
+        return None
+
+    def cut(these: Candidates) -> Candidates:
+        return xtc(these, threshold, None if moment.unheated is None else moment.unheated(these.ids))
+
+    return cut
+
+
+def stage_mirostat(params: SamplingParams, vocab: int, moment: Moment) -> Cut | None:
+    return (lambda these: mirostat(these, moment.most_surprise)) if params.mirostat == 2 else None
 
 
 def draw(these: Candidates, uniform53: int) -> int:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from cutaway.sampling.parameter import Parameter
+from cutaway.sampling.params import PARAMETERS
 
 Ids = list[int]
-Texts = str | list[str]
 
 
 class StreamOptions(BaseModel):
@@ -29,8 +33,45 @@ class Fields(BaseModel):
     """Names that only this route takes without obeying them."""
 
 
-class Choosing(Fields):
-    """How tokens are chosen and when to stop; docs/api.md says what each does. Ranges are SamplingParams' own."""
+def _declared(parameter: Parameter, names: Sequence[str]) -> dict[str, Any]:
+    """A parameter's field under each of these names. Its range stands in the description only: SamplingParams checks
+    it, and says it in our words."""
+    kind: Any = parameter.type
+    bounds: dict[str, Any] = {}
+    if parameter.kind in ("number", "integer") and not parameter.choices:
+        bounds = {"exclusiveMinimum" if parameter.above else "minimum": parameter.low, "maximum": parameter.high}
+    return {name: (kind | None, Field(None, description=parameter.help, json_schema_extra=bounds)) for name in names}
+
+
+def _table() -> dict[str, Any]:
+    """The fields of the table of sampling parameters that every generating route takes, other names included."""
+    found: dict[str, Any] = {}
+    for parameter in PARAMETERS:
+        if parameter.request is True:
+            found |= _declared(parameter, [parameter.name])
+        if parameter.request:
+            for alias in parameter.aliases:
+                if alias.everywhere:
+                    scaled = dataclasses.replace(
+                        parameter, low=parameter.low / alias.scale, high=parameter.high / alias.scale
+                    )
+                    found |= _declared(scaled, [alias.name])
+    return found
+
+
+if TYPE_CHECKING:
+
+    class Sampling(Fields):
+        """See below."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    Sampling = create_model("Sampling", __base__=Fields, __module__=__name__, **_table())
+
+
+class Choosing(Sampling):
+    """The table of sampling parameters (docs/parameters.md), and what else every generating route takes."""
 
     model: str | None = None
     stream: bool | None = None
@@ -38,77 +79,19 @@ class Choosing(Fields):
     strict: bool | None = Field(None, description="An unknown field is an error instead of a warning.")
     timings: bool | None = Field(None, description="Tell where the time went.")
     preset: str | None = None
-    # choosing: OpenAI
-    temperature: float | None = None
-    top_p: float | None = None
+    # of the table, where a server is stricter, or takes more
     n: Annotated[int, Ge(1), Le(128)] | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logit_bias: dict[str, float] | None = None
-    seed: int | None = None
-    # vLLM, SGLang
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    bad_words: list[str] | None = None
-    allowed_token_ids: Ids | None = None
-    no_repeat_ngram_size: int | None = None
-    # llama.cpp
-    repeat_penalty: float | None = None
-    typical_p: float | None = None
-    dynatemp_range: float | None = None
-    dynatemp_exponent: float | None = None
-    top_n_sigma: float | None = None
-    xtc_probability: float | None = None
-    xtc_threshold: float | None = None
-    mirostat: Literal[0, 2] | None = None
-    mirostat_tau: float | None = None
-    mirostat_eta: float | None = None
-    dry_multiplier: float | None = None
-    dry_base: float | None = None
-    dry_allowed_length: int | None = None
-    dry_penalty_last_n: int | None = None
-    dry_sequence_breakers: list[str] | None = None
-    # ours
-    temperature_end: float | None = None
-    temperature_length: int | None = None
-    dynamic_temperature_range: float | None = None
-    dynamic_temperature_exponent: float | None = None
-    no_repeat_ngram: int | None = None
-    allowed_tokens: Ids | None = None
-    banned_tokens: Ids | None = None
-    # stopping
-    stop: Texts | None = None
-    stop_regex: Texts | None = None
-    stop_token_ids: Ids | None = None
-    include_stop_str: bool | None = None
-    include_stop_str_in_output: bool | None = None
-    ignore_eos: bool | None = None
     max_tokens: Annotated[int, Ge(0)] | None = None
     n_predict: Annotated[int, Ge(-1)] | None = None
-    min_tokens: int | None = None
-    min_new_tokens: int | None = None
-    time_limit: float | None = None
-    t_max_predict_ms: float | None = None
-    # telling
-    logprobs_mode: Literal["raw", "processed"] | None = None
     prompt_logprobs: Annotated[int, Ge(0), Le(100)] | None = None
-    return_token_ids: bool | None = None
-    # the form of the output; the first three as vLLM, llama.cpp has json_schema and grammar, too
-    response_format: dict[str, Any] | None = None
-    regex: str | None = None
-    choice: list[str] | None = None
-    grammar: str | None = None
-    json_schema: dict[str, Any] | bool | None = None
     guided_json: dict[str, Any] | bool | str | None = None
-    guided_regex: str | None = None
-    guided_choice: list[str] | None = None
-    guided_grammar: str | None = None
-    structured_outputs: dict[str, Any] | None = None
-    # the engine
     speculate: Literal["ngram", "off", False] | None = Field(
         None, description="Compute tokens beforehand where the answer repeats what was there; null: as the server says."
     )
+    # beside the table
+    return_token_ids: bool | None = None
+    response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
     cache_salt: str | None = Field(None, description="Share prefixes only with requests of the same salt.")
     truncation: Literal["error", "auto", "disabled"] | None = None
 

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from cutaway.config import LimitsConfig
 from cutaway.errors import CutawayError
-from cutaway.sampling import PRESETS, SamplingParams, preset
+from cutaway.sampling import PARAMETERS, PRESETS, SamplingParams, preset
+from cutaway.sampling.parameter import bias_of
+from cutaway.sampling.params import CONSTRAINTS
 from cutaway.server.fields import Chat, Choosing
 from cutaway.server.problems import as_api_error, bad_request
 
-OURS = {
-    "max_completion_tokens": "max_tokens", "max_output_tokens": "max_tokens", "n_predict": "max_tokens",
-    "min_new_tokens": "min_tokens", "repeat_penalty": "repetition_penalty",
-    "dynatemp_range": "dynamic_temperature_range", "dynatemp_exponent": "dynamic_temperature_exponent",
-    "no_repeat_ngram_size": "no_repeat_ngram", "include_stop_str_in_output": "include_stop_str",
-    "allowed_token_ids": "allowed_tokens", "t_max_predict_ms": "time_limit",
-    "thinking_token_budget": "reasoning_budget", "guided_regex": "regex", "guided_choice": "choice",
-    "guided_grammar": "grammar", "guided_json": "json_schema", "stop_sequences": "stop",
-}  # fmt: skip
+OURS = {alias.name: parameter.name for parameter in PARAMETERS for alias in parameter.aliases}
 """Other servers' names of our parameters."""
 
-APART = frozenset({"logprobs", "reasoning", "reasoning_budget"})
-"""Fields with a parameter's name that a route reads itself."""
-_CONSTRAINTS = ("json_object", "json_schema", "regex", "choice", "grammar")
-_PARAMETERS = {f.name for f in dataclasses.fields(SamplingParams)}
+SCALES = {alias.name: alias.scale for parameter in PARAMETERS for alias in parameter.aliases if alias.scale != 1}
+
+_TAKEN = {parameter.name for parameter in PARAMETERS if parameter.request is True} | {"json_object"}
+"""Parameters that a field of their own or of another name may give; others are read by a route itself."""
 Form = tuple[str, Mapping[str, Any]]
 """A field, and what it says in the shape of `response_format`."""
 _STRUCTURED = {
@@ -39,8 +32,13 @@ _STRUCTURED = {
 
 
 def sampling_params(
-    fields: Choosing, defaults: SamplingParams, limits: LimitsConfig, config: Mapping[str, Any],
-    *, form: Form | None = None, **more: Any,
+    fields: Choosing,
+    defaults: SamplingParams,
+    limits: LimitsConfig,
+    config: Mapping[str, Any],
+    *,
+    form: Form | None = None,
+    **more: Any,
 ) -> tuple[SamplingParams, list[str], dict[str, str]]:
     """The parameters of a request over the config's over the model's, warnings, and what the request called them.
 
@@ -75,7 +73,7 @@ def _said(fields: Choosing, form: Form | None) -> tuple[dict[str, Any], dict[str
     for field in type(fields).model_fields:
         ours = OURS.get(field, field)
         value = getattr(fields, field)
-        if value is None or ours not in _PARAMETERS or ours in APART:
+        if value is None or ours not in _TAKEN:
             continue
         value = _converted(field, value)
         if ours in said and said[ours] != value:
@@ -86,25 +84,18 @@ def _said(fields: Choosing, form: Form | None) -> tuple[dict[str, Any], dict[str
 
 
 def _converted(field: str, value: Any) -> Any:
-    if field == "t_max_predict_ms":
-        return value / 1000
+    if field in SCALES:
+        return value * SCALES[field]
     if field == "n_predict" and value == -1:
         return None
     if field == "speculate":
         return value or "off"
     if field == "logit_bias":
-        return {_token_id(key): bias for key, bias in value.items()}
+        try:
+            return bias_of(value)
+        except ValueError as error:
+            raise bad_request(str(error), field, "parameter_invalid") from None
     return value
-
-
-def _token_id(key: str) -> int:
-    if not (key.isascii() and key.isdigit() and len(key) < 10):
-        raise bad_request(
-            f"logit_bias has the key {key[:40]!r}; keys are token ids, as decimal digits",
-            "logit_bias",
-            "parameter_invalid",
-        )
-    return int(key)
 
 
 def _form(fields: Choosing, form: Form | None, said: dict[str, Any], names: dict[str, str]) -> None:
@@ -117,7 +108,7 @@ def _form(fields: Choosing, form: Form | None, said: dict[str, Any], names: dict
                 f"{names[ours]} and {field} both say what form the output has", field, "parameter_invalid"
             )
         said[ours], names[ours] = value, field
-    several = [names[name] for name in _CONSTRAINTS if name in said]
+    several = [names[name] for name in CONSTRAINTS if name in said]
     if len(several) > 1:
         raise bad_request(f"{' and '.join(several)} both say what form the output has", several[1], "parameter_invalid")
 

@@ -19,7 +19,7 @@ from cutaway.server.reader import Reader, Told
 from cutaway.server.request_report import RequestReport, timings_json
 from cutaway.server.visit import Visit
 
-_REASONS = {"length": "length", "context": "length", "time": "length"}
+_REASONS = {"length": "length", "context": "length", "time": "length", "repetition": "length"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from starlette.requests import HTTPConnection, Request
 
-from cutaway.config import Config, settings
+from cutaway.config import Config, sampling_settings
 from cutaway.server.admission import Admission
 from cutaway.server.body import Body, read_json
 from cutaway.server.keys import Keys
@@ -41,7 +41,8 @@ class Service:
     @property
     def sampling(self) -> dict[str, Any]:
         """What the config says of sampling."""
-        return settings(self.config.sampling)
+        named = {} if self.config.sampling.preset is None else {"preset": self.config.sampling.preset}
+        return sampling_settings(self.config) | named
 
     async def in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Templates, tokenizing, grammars: what may take long must not stop the streams of others."""

@@ -1,0 +1,75 @@
+"""A text that goes round in circles: an answer that ends with the same run of tokens again and again.
+
+Exact, on token ids. Every EVERY tokens the places are looked up at which the last EVERY tokens stood before: a loop
+must be one of them, and in other text there is hardly any. The search is one call of the C library over two kilobytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+LONGEST = 512
+"""Tokens of the longest period that is seen."""
+REPEATS = 10
+TOKENS = 200
+"""It is a loop from so many equal periods, and so many tokens in them, on."""
+EVERY = 16
+"""Tokens between two searches: so much later a loop may be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The same `period` tokens came `repeats` times in a row."""
+
+    period: int
+    repeats: int
+
+    def __str__(self) -> str:
+        tokens = "token was" if self.period == 1 else f"{self.period} tokens were"
+        return f"the answer goes round in circles: the same {tokens} written {self.repeats} times in a row"
+
+
+class LoopDetector:
+    """Of one answer: `push` each token. The prompt does not count: repeating it may be what was wanted."""
+
+    def __init__(self) -> None:
+        self._tokens = array("i")
+        self._period = self._length = 0  # of the last loop: its tokens in all
+        self._inside = False
+
+    @property
+    def loop(self) -> Loop | None:
+        """The last one that was seen."""
+        return Loop(self._period, self._length // self._period) if self._period else None
+
+    def push(self, token: int) -> bool:
+        """Takes the next token: whether the answer is in a loop now."""
+        tokens = self._tokens
+        tokens.append(token)
+        if self._inside:
+            self._inside = token == tokens[-1 - self._period]
+            self._length += self._inside
+        elif len(tokens) >= TOKENS and not len(tokens) % EVERY:
+            self._look()
+        return self._inside
+
+    def _look(self) -> None:
+        tokens = self._tokens
+        size = tokens.itemsize
+        window = tokens[-LONGEST - EVERY :].tobytes()
+        last, end = window[-EVERY * size :], len(window) - 1
+        while (at := window.rfind(last, 0, end)) >= 0:  # the shortest period first
+            end = at + len(last) - 1
+            period, rest = divmod(len(window) - len(last) - at, size)
+            needed = max(REPEATS, -(-TOKENS // period)) * period if not rest else 0
+            if needed and needed <= len(tokens) and tokens[-needed:-period] == tokens[period - needed :]:
+                self._period, self._length, self._inside = period, self._extent(period, needed), True
+                return
+
+    def _extent(self, period: int, length: int) -> int:
+        """How many of the last tokens the loop holds, at least `length`."""
+        tokens = self._tokens
+        while length < len(tokens) and tokens[-length - 1] == tokens[period - length - 1]:
+            length += 1
+        return length
