@@ -149,7 +149,7 @@ def test_streams_that_are_closed(command: str, closed: str, status: int) -> None
     assert "Traceback" not in done.stderr
 
 
-def test_options_stand_in_panels_the_common_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_stand_in_panels_the_frequent_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("run", "--help") == 0
     out = capsys.readouterr().out
     panels = [line.rstrip(":") for line in out.splitlines() if re.fullmatch(r"[A-Z][a-z ]+:", line)]

@@ -177,7 +177,7 @@ def test_a_cut_file(smollm2_path: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "error[format_invalid]: short.gguf" in run.err
 
 
-def test_constraints_and_rare_stages_from_the_command_line(run: Cutaway, tmp_path: Path) -> None:
+def test_forms_and_rare_stages_from_the_command_line(run: Cutaway, tmp_path: Path) -> None:
     said = ("--seed", "1", "-n", "40")
     assert run("Name a colour.", *said, "--one-of", "red", "--one-of", "blue") in ("red\n", "blue\n")
     schema = tmp_path / "schema.json"

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from cutaway.sampling.grammar import Constraint, compile_constraint, prepare_constraints
     from cutaway.sampling.grammar_tools import ToolConstraint, tool_constraint
     from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
-    from cutaway.sampling.params import PARAMETERS, STAGES, LogprobsMode, SamplingParams, Stage
+    from cutaway.sampling.own_stage import Stage
+    from cutaway.sampling.params import PARAMETERS, STAGES, LogprobsMode, SamplingParams
     from cutaway.sampling.presets import PRESETS, Preset, generation_settings, ignored_options, own_options, preset
     from cutaway.sampling.randomness import draw_seed
     from cutaway.sampling.sampler import Choice, Sampler, draw_together
@@ -51,7 +52,8 @@ _MODULES = {
     "grammar": ("Constraint", "compile_constraint", "prepare_constraints"),
     "grammar_tools": ("ToolConstraint", "tool_constraint"),
     "logprobs": ("TokenLogprobs", "token_logprobs"),
-    "params": ("PARAMETERS", "STAGES", "LogprobsMode", "SamplingParams", "Stage"),
+    "own_stage": ("Stage",),
+    "params": ("PARAMETERS", "STAGES", "LogprobsMode", "SamplingParams"),
     "presets": ("PRESETS", "Preset", "generation_settings", "ignored_options", "own_options", "preset"),
     "randomness": ("draw_seed",),
     "sampler": ("Choice", "Sampler", "draw_together"),

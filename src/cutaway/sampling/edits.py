@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.errors import EngineError, ParameterError
 from cutaway.sampling.history import History
+from cutaway.sampling.own_stage import Stage
 from cutaway.sampling.params import SamplingParams
-
-if TYPE_CHECKING:
-    from cutaway.sampling.params import Stage
 
 Row = NDArray[np.float32]
 Ids = NDArray[np.int64]

@@ -7,7 +7,7 @@ stand in the order in which the stages run. A new stage is a file with `stage_NA
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,14 +28,8 @@ from cutaway.sampling.parameter import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from cutaway.sampling.own_stage import Stage
     from cutaway.text.reasoning import ReasoningFormat
-
-    Stage = Callable[[NDArray[np.float32], Sequence[int], Sequence[int]], NDArray[np.float32] | None]
-    """An own stage: `stage(logits, prompt, generated)`. `logits` float32 [vocab] is the stage's to change in place
-    (-inf bans a token); it may also return a new row of that shape. `prompt`, `generated`: the token ids so far."""
 
 GREEDY_BELOW = 1e-5
 """A temperature below this is greedy: the best token, lowest id first, no random number."""
