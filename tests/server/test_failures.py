@@ -53,6 +53,9 @@ def test_an_engine_that_died_is_logged_with_the_reason(smollm2_path: Path, monke
         monkeypatch.setattr(server.core("smol").scheduler, "plan", broken_plan)
         assert "error" in json.loads(server.events(CHAT, messages=HELLO, max_tokens=4)[-1])
         assert server.post(CHAT, messages=HELLO, max_tokens=4).status_code == 500
+        health = server.client.get("/health")  # whoever watches the server can start it anew
+        assert health.status_code == 503
+        assert health.json() == {"status": "failed", "models": {"smol": "failed"}}
         first, second = traces(server)
         for trace in (first, second):
             assert "broken_plan" in trace and "a bug of the scheduler's" in trace

@@ -15,6 +15,7 @@ import pytest
 
 from cutaway.config import ServerConfig
 from cutaway.server.hearing import heard
+from cutaway.server.routes import ROUTES
 from server.serving import CHAT, COMPLETIONS, HELLO, Running, config_for, running
 
 KEYS = ("victim-key", "attacker-key", "bystander-key")
@@ -82,21 +83,33 @@ def scrubbed(value: Any) -> Any:
     if isinstance(value, dict):
         changing = {"id", "created", "created_at", "completed_at", "item_id", "response_id", "seed"}
         times = {"queued", "prefill", "decode", "total", "ttft", "prefill_per_second", "decode_per_second"}
-        return {name: scrubbed(inner) for name, inner in value.items() if name not in changing | times}
+        return {
+            name: scrubbed(inner)
+            for name, inner in value.items()
+            if name not in changing | times and not name.endswith("_duration")
+        }
     return [scrubbed(inner) for inner in value] if isinstance(value, list) else value
 
 
 TEXT = "A long enough prompt of a person who wants to be left alone with it: " + "word " * 20
 MESSAGES = [{"role": "user", "content": TEXT}]
+OLLAMA = {"num_predict": 4, "temperature": 0}
 REQUESTS: dict[str, dict[str, Any]] = {
     CHAT: {"messages": MESSAGES, "timings": True, "logprobs": True, "response_format": {"type": "json_object"}},
     COMPLETIONS: {"prompt": TEXT, "timings": True, "prompt_logprobs": 1},
     "/v1/messages": {"model": "smol", "messages": MESSAGES, "timings": True},
     "/v1/responses": {"input": TEXT, "timings": True},
+    "/api/chat": {"messages": MESSAGES, "stream": False, "options": OLLAMA},
+    "/api/generate": {"prompt": TEXT, "stream": False, "options": OLLAMA},
     "/v1/messages/count_tokens": {"model": "smol", "messages": MESSAGES},
     "/tokenize": {"prompt": TEXT},
     "/apply-template": {"messages": MESSAGES},
 }
+
+
+def test_every_route_that_generates_is_tried() -> None:
+    generating = {route.path for route in ROUTES if route.operation}
+    assert generating - {"/infill"} <= REQUESTS.keys()  # for which this model has no markers
 
 
 @pytest.mark.models

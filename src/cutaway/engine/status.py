@@ -22,6 +22,7 @@ class Pages:
 class Status:
     """running, waiting: answers; steps: so far, busy: seconds spent in them; preemptions: so far; drafted, accepted:
     tokens that speculation computed beforehand so far, and those of them that were chosen. counts: of tokens so far.
+    failed: whether it has died of a fault, and takes no more requests.
 
     Read while the engine works on: each number is right for some moment, all together perhaps not for the same one.
     """
@@ -35,6 +36,7 @@ class Status:
     drafted: int = 0
     accepted: int = 0
     counts: Counts = field(default_factory=Counts)
+    failed: bool = False
 
 
 def status_of(core: EngineCore) -> Status:
@@ -46,4 +48,7 @@ def status_of(core: EngineCore) -> Status:
     ]
     running, waiting = len(core.scheduler.running), len(core.scheduler.waiting)
     counts = core.steps, core.busy, core.preemptions
-    return Status(running, waiting, *counts, tuple(pools), core.drafted, core.accepted, replace(core.counts))
+    return Status(
+        running, waiting, *counts, tuple(pools), core.drafted, core.accepted, replace(core.counts),
+        failed=core._broken is not None,
+    )  # fmt: skip

@@ -17,11 +17,15 @@ from cutaway.server.service import request_id, service_of
 
 
 async def health(request: Request) -> Response:
-    """200 when every model that is loaded at start is; 503 before. Answers at once, whatever the engines do."""
+    """200 when every model that is loaded at start is; 503 before, and when an engine has died.
+
+    Answers at once, whatever the engines do."""
     roster = service_of(request).roster
-    states = {name: served.state for name, served in roster.models.items()}
+    states = {name: "failed" if served.dead else served.state for name, served in roster.models.items()}
     if roster.ready:
         return JsonReply({"status": "ok", "models": states})
+    if any(served.dead for served in roster.models.values()):
+        return JsonReply({"status": "failed", "models": states}, 503)
     return JsonReply({"status": "loading", "models": states}, 503, {"retry-after": "2"})
 
 

@@ -53,8 +53,10 @@ class Roster:
 
     @property
     def ready(self) -> bool:
-        """Whether all that is loaded at start was. A model that went for another and comes back changes nothing."""
-        return all(served.fingerprint for served in self.models.values() if served.at_start)
+        """Whether all that is loaded at start was, and no engine has died. A model that went for another and comes back
+        changes nothing."""
+        started = all(served.fingerprint for served in self.models.values() if served.at_start)
+        return started and not any(served.dead for served in self.models.values())
 
     @property
     def taken(self) -> int:

@@ -55,6 +55,11 @@ class Served:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
+    def dead(self) -> bool:
+        """Whether its engine is there and takes no more requests."""
+        return self.engine is not None and self.engine.status().failed
+
+    @property
     def context(self) -> int | None:
         return self.engine.context if self.engine is not None else self.plan.context if self.plan else None
 
