@@ -41,7 +41,8 @@ class Encoder:
 
     Args:
         build: makes a `tokenizers.Tokenizer` for each `Place`; they share one model.
-        prefix: what is put before a text at the start and behind a marker.
+        prefix: what is put before a text at the start.
+        marker_prefix: what is put before a text behind a marker; None: the same.
         quick: the same ids for a short text without building; None where it cannot say. It may forget its text.
     """
 
@@ -50,9 +51,10 @@ class Encoder:
         build: Callable[[], tuple[Any, Any, Any]],
         *,
         prefix: str = "",
+        marker_prefix: str | None = None,
         quick: Callable[[str], list[int] | None] | None = None,
     ) -> None:
-        self._prefixes = prefix, prefix, ""
+        self._prefixes = prefix, prefix if marker_prefix is None else marker_prefix, ""
         self._build: Callable[[], tuple[Any, Any, Any]] | None = build
         self._lock = threading.Lock()
         self._built: tuple[Any, Any, Any] | None = None

@@ -131,7 +131,7 @@ def _sentencepiece(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabula
     def build() -> tuple[Any, Any, Any]:
         spellings = respelled(vocabulary)
         if merges is None:
-            pairs = _pairs(path, vocabulary, spellings, np.asarray(scores, np.float64))
+            pairs = merge_pairs(path, vocabulary, spellings, np.asarray(scores, np.float64))
         else:
             pairs = _split(list(merges))
         return _build_sentencepiece(vocabulary, spellings, pairs, special.unk)
@@ -149,9 +149,10 @@ def respelled(vocabulary: Vocabulary) -> list[str]:
     ]
 
 
-def _pairs(
+def merge_pairs(
     path: Path, vocabulary: Vocabulary, spellings: list[str], scores: NDArray[np.float64]
 ) -> list[tuple[str, str]]:
+    """The merges of a vocabulary with scores, in order of rank; kept beside the file at `path`."""
     from cutaway.text import merge_cache, sentencepiece  # only such files pay for them
 
     key = merge_cache.content_key("\n".join(spellings).encode(), vocabulary.types.tobytes(), scores.tobytes())

@@ -12,7 +12,7 @@ from cutaway.text.tokenizer import Tokenizer
 
 
 def load_tokenizer(path: Path, metadata: Mapping[str, Any], *, rows: int | None = None) -> Tokenizer:
-    """The tokenizer of the model at `path`: from GGUF metadata, or from the tokenizer.json beside it.
+    """The tokenizer of the model at `path`: from GGUF metadata, or from the files beside it.
 
     rows: of the model's embedding, to which the vocabulary is fitted. Only facts are read here; the encoder is built at
     the first text, or by `Tokenizer.prepare`.
@@ -26,6 +26,11 @@ def load_tokenizer(path: Path, metadata: Mapping[str, Any], *, rows: int | None 
 def _loaded(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
     if metadata:
         return tokenizer_from_gguf(path, metadata)
+    folder = path if path.is_dir() else path.parent
+    if not (folder / "tokenizer.json").is_file() and (folder / "tokenizer.model").is_file():
+        from cutaway.text.tokenizer_model import tokenizer_from_model
+
+        return tokenizer_from_model(folder)
     from cutaway.text.tokenizer_json import tokenizer_from_json  # a GGUF file does not need it
 
-    return tokenizer_from_json(path if path.is_dir() else path.parent)
+    return tokenizer_from_json(folder)

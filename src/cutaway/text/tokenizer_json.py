@@ -12,11 +12,10 @@ import numpy as np
 from cutaway.errors import TokenizerError, UnsupportedError
 from cutaway.text.encoder import Encoder
 from cutaway.text.ends import end_ids
+from cutaway.text.folder import ROLES, named_ends, read_if_there, read_json, role_text
 from cutaway.text.markers import Marker, Markers
 from cutaway.text.tokenizer import SpecialIds, Tokenizer
 from cutaway.text.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER, Vocabulary, byte_tokens, is_structural
-
-_ROLES = ("bos", "eos", "unk", "pad")
 
 
 def tokenizer_from_json(folder: Path) -> Tokenizer:
@@ -30,9 +29,9 @@ def tokenizer_from_json(folder: Path) -> Tokenizer:
         raise TokenizerError(
             f"no tokenizer.json in {folder}", hint="a folder with safetensors needs its tokenizer beside it"
         )
-    text, content = _read(folder / "tokenizer.json")
-    config = _read(folder / "tokenizer_config.json")[1] if (folder / "tokenizer_config.json").is_file() else {}
-    ends = _named_ends(folder)
+    text, content = read_json(folder / "tokenizer.json")
+    config = read_if_there(folder / "tokenizer_config.json")
+    ends = named_ends(folder)
     model = content.get("model") or {}
     kinds = {"BPE": dict, "Unigram": list}
     if not isinstance(model.get("vocab"), kinds.get(model.get("type", "BPE"), ())):
@@ -52,31 +51,6 @@ def tokenizer_from_json(folder: Path) -> Tokenizer:
         text = json.dumps(content, ensure_ascii=False)
     encoder = Encoder(lambda: _build(text, kept, content))
     return Tokenizer(vocabulary, encoder, _markers(added), special, strip_space=_strips_space(content))
-
-
-def _read(file: Path) -> tuple[str, dict[str, Any]]:
-    try:
-        text = file.read_text("utf-8")
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise TokenizerError(f"{file} is not valid JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise TokenizerError(f"{file} must hold an object")
-    return text, content
-
-
-def _named_ends(folder: Path) -> list[int]:
-    """The end tokens that the first file names which names any, as transformers has it."""
-    for name in ("generation_config.json", "config.json"):
-        if not (folder / name).is_file():
-            continue
-        content = _read(folder / name)[1]
-        inner = content.get("text_config")
-        found = content.get("eos_token_id", inner.get("eos_token_id") if isinstance(inner, dict) else None)
-        ids = [id for id in (found if isinstance(found, list) else [found]) if isinstance(id, int)]
-        if ids:
-            return ids
-    return []
 
 
 def _parts(content: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -247,13 +221,11 @@ def _special_ids(
     vocabulary: Vocabulary, config: Mapping[str, Any], ends: list[int], added: tuple[list[str], list[str]]
 ) -> SpecialIds:
     def named(role: str) -> int | None:
-        token = config.get(f"{role}_token")
-        if isinstance(token, dict):
-            token = token.get("content")
-        return vocabulary.ids.get(token) if isinstance(token, str) else None
+        token = role_text(config, role)
+        return None if token is None else vocabulary.ids.get(token)
 
     before, after = added
-    roles = {role: named(role) for role in _ROLES}
+    roles = {role: named(role) for role in ROLES}
     if len(before) == 1 and before[0] in vocabulary.ids:
         roles["bos"] = vocabulary.ids[before[0]]  # what begins a text; XGLM's is its end token, not its bos_token
     return SpecialIds(
