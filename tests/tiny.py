@@ -100,7 +100,7 @@ def load_rows(ops: Ops, x: F32) -> Callable[[Ops, Step], Hidden]:
 def product(ops: NativeOps, weight: Weight, x: F32) -> F32:
     """weight @ x: float32 [tokens, rows]."""
     embed = load_rows(ops, x)
-    return ops.drive(lambda o, s: o.project(embed(o, s), None, [weight])[0], step(len(x)))
+    return ops.drive(lambda o, s: o.project(s, embed(o, s), None, [weight])[0], step(len(x)))
 
 
 @dataclasses.dataclass
@@ -158,10 +158,9 @@ class TinyModel:
     def forward(self, ops: Ops, s: Step) -> Hidden:
         x = ops.embed(s, self.table, 1.0)
         for layer, kv in zip(self.layers, self.cache, strict=True):
-            q, k, v = ops.project(x, layer["norm"], layer["qkv"])
+            q, k, v = ops.project(s, x, layer["norm"], layer["qkv"])
             q = ops.rotate_store(s, q, k, v, kv, layer["attention"], self.rope, None, None)
-            x = ops.project_add(x, ops.attend(s, q, kv, layer["attention"]), layer["output"], None, 0.3)
-            x = ops.project_add(
-                x, ops.feed(x, layer["norm"], layer["gate"], layer["up"], self.activation), layer["down"], None, 0.3
-            )
+            x = ops.project_add(s, x, ops.attend(s, q, kv, layer["attention"]), layer["output"], None, 0.3)
+            h = ops.feed(s, x, layer["norm"], layer["gate"], layer["up"], self.activation)
+            x = ops.project_add(s, x, h, layer["down"], None, 0.3)
         return ops.logits(s, x, self.layers[0]["norm"], self.head, 1.0, None)

@@ -23,21 +23,21 @@ def outputs(ops: ReferenceOps, s: Step) -> Iterator[tuple[str, F32]]:
     norms = {"rms": Norm("rms", weight, bias, 1e-5), "layer": Norm("layer", weight, bias, 1e-5)}
     make: Callable[..., Any] = lambda type, rows, inputs, seed=0: ops.weight(matrix(type, rows, inputs, seed))  # noqa: E731
     for kind, norm in norms.items():
-        yield f"normalize {kind}", ops.normalize(x, norm)
+        yield f"normalize {kind}", ops.normalize(s, x, norm)
         yield f"logits {kind}", ops.logits(s, x, norm, make("Q6_K", 133, HIDDEN), 0.2, 30.0)
     for type in ("Q4_K", "Q8_0", "Q5_1", "F16", "F32"):
-        yield f"project {type}", ops.project(x, norms["rms"], [make(type, 96, HIDDEN)])[0]
-        yield f"project_add {type}", ops.project_add(x, x, make(type, HIDDEN, HIDDEN), norms["rms"], 0.3)
+        yield f"project {type}", ops.project(s, x, norms["rms"], [make(type, 96, HIDDEN)])[0]
+        yield f"project_add {type}", ops.project_add(s, x, x, make(type, HIDDEN, HIDDEN), norms["rms"], 0.3)
     for activation in ACTIVATIONS:
         gate, up = make("Q8_0", 96, HIDDEN), make("Q4_1", 96, HIDDEN)
-        yield f"feed {activation}", ops.feed(x, norms["rms"], gate, up, activation)
+        yield f"feed {activation}", ops.feed(s, x, norms["rms"], gate, up, activation)
     experts = Experts(
         make("F32", 6, HIDDEN, 9), *([make("Q8_0", *shape, i) for i in range(6)]
         for shape in ((32, HIDDEN), (32, HIDDEN), (HIDDEN, 32))), used=3, renormalize=True, scale=1.5,
         shared_gate=make("Q8_0", 96, HIDDEN, 7), shared_up=make("Q8_0", 96, HIDDEN, 8),
         shared_down=make("Q8_0", HIDDEN, 96, 9), shared_router=make("F32", 1, HIDDEN, 10),
     )  # fmt: skip
-    yield "mix_experts", ops.mix_experts(x, norms["rms"], experts, "silu")
+    yield "mix_experts", ops.mix_experts(s, x, norms["rms"], experts, "silu")
     for kinds in KINDS:
         yield f"attend {kinds}", attended(ops, s, kinds)
 

@@ -42,7 +42,7 @@ def norm(kind: str, width: int, bias: bool = False) -> Norm:
 @pytest.mark.parametrize("width", [7, 16, 50, 96])
 def test_normalize(native: NativeOps, reference: ReferenceOps, kind: str, bias: bool, width: int) -> None:
     x = 3 + floats(5, width)
-    agree(native, reference, lambda o, s: o.normalize(load_rows(o, x)(o, s), norm(kind, width, bias)), step(5))
+    agree(native, reference, lambda o, s: o.normalize(s, load_rows(o, x)(o, s), norm(kind, width, bias)), step(5))
 
 
 def test_embed_and_positions(native: NativeOps, reference: ReferenceOps) -> None:
@@ -60,7 +60,7 @@ def test_project_with_norm_biases_and_mixed_types(reference: ReferenceOps, token
 
         def forward(o: Ops, s: Step, i: int = i) -> F32:
             packed = [o.weight(w, floats(w.rows, seed=1)) for w in weights]
-            return o.project(load_rows(o, x)(o, s), norm("rms", 256), packed)[i]  # type: ignore[no-any-return]
+            return o.project(s, load_rows(o, x)(o, s), norm("rms", 256), packed)[i]  # type: ignore[no-any-return]
 
         agree(native, reference, forward, step(tokens))
 
@@ -72,7 +72,7 @@ def test_project_add(native: NativeOps, reference: ReferenceOps, post: str | Non
     after = None if post is None else norm(post, 40)
 
     def forward(o: Ops, s: Step) -> F32:
-        return o.project_add(load_rows(o, x)(o, s), load_rows(o, a)(o, s), o.weight(w, floats(40)), after, 0.22)  # type: ignore[no-any-return]
+        return o.project_add(s, load_rows(o, x)(o, s), load_rows(o, a)(o, s), o.weight(w, floats(40)), after, 0.22)  # type: ignore[no-any-return]
 
     agree(native, reference, forward, step(tokens))
 
@@ -87,7 +87,7 @@ def test_feed(native: NativeOps, reference: ReferenceOps, activation: str, gated
             o.weight(matrix("Q4_0", 50, 64, 1), floats(50)),
             o.weight(matrix("Q4_1", 50, 64, 2), floats(50, seed=9)),
         )
-        return o.feed(load_rows(o, x)(o, s), norm("rms", 64), gate if gated else None, up, activation)  # type: ignore[no-any-return,arg-type]
+        return o.feed(s, load_rows(o, x)(o, s), norm("rms", 64), gate if gated else None, up, activation)  # type: ignore[no-any-return,arg-type]
 
     agree(native, reference, forward, step(5))
 
@@ -248,7 +248,7 @@ def test_experts(reference: ReferenceOps, type: str, shared: str | None, tokens:
             shared_down=make(64, 96, 33) if shared else None,
             shared_router=o.weight(matrix("F32", 1, 64, 34)) if shared == "gated" else None,
         )  # fmt: skip
-        return o.mix_experts(load_rows(o, x)(o, s), norm("rms", 64), experts, "silu")  # type: ignore[no-any-return]
+        return o.mix_experts(s, load_rows(o, x)(o, s), norm("rms", 64), experts, "silu")  # type: ignore[no-any-return]
 
     for name, threads in itertools.product([SETS[0], SETS[-1]], [1, 2]):
         agree(NativeOps(threads=threads, instruction_set=name), reference, forward, step(tokens))

@@ -58,8 +58,9 @@ def test_a_feed_forwards_output_as_the_next_ones_input(name: str, threads: int, 
     norm, embed = Norm("rms", np.ones(64, np.float32), None, 1e-5), load_rows(ops, x)
 
     def forward(o: Ops, s: Step) -> Hidden:
-        h = embed(o, s)
-        return o.logits(s, o.project_add(h, o.feed(h, norm, gate, up, "silu"), down, None, 0.5), norm, head, 1.0, None)
+        x = embed(o, s)
+        x = o.project_add(s, x, o.feed(s, x, norm, gate, up, "silu"), down, None, 0.5)
+        return o.logits(s, x, norm, head, 1.0, None)
 
     run = ops.record(forward)
     many = bits(run(step(20)))

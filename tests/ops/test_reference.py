@@ -179,11 +179,12 @@ def test_query_norm_per_head_or_over_the_row(width: int) -> None:
 def test_products_norms_and_residuals() -> None:
     ops = ReferenceOps()
     x, a, w, b = floats(3, 8), floats(3, 5, seed=1), floats(8, 5, seed=2), floats(8, seed=3)
-    norm = Norm("rms", floats(8, seed=4), None, 1e-6)
-    np.testing.assert_allclose(ops.project_add(x, a, weight(ops, w, b), None, 0.5), x + 0.5 * (a @ w.T + b), atol=1e-5)
+    norm, s = Norm("rms", floats(8, seed=4), None, 1e-6), step([0, 1, 2])
+    got = ops.project_add(s, x, a, weight(ops, w, b), None, 0.5)
+    np.testing.assert_allclose(got, x + 0.5 * (a @ w.T + b), atol=1e-5)
     expected = x + normalize(a @ w.T + b, norm)
-    np.testing.assert_allclose(ops.project_add(x, a, weight(ops, w, b), norm, 1.0), expected, atol=1e-5)
-    (y,) = ops.project(x, norm, [weight(ops, floats(4, 8, seed=5))])
+    np.testing.assert_allclose(ops.project_add(s, x, a, weight(ops, w, b), norm, 1.0), expected, atol=1e-5)
+    (y,) = ops.project(s, x, norm, [weight(ops, floats(4, 8, seed=5))])
     np.testing.assert_allclose(y, normalize(x, norm) @ floats(4, 8, seed=5).T, atol=1e-5)
 
 
@@ -201,9 +202,9 @@ def test_feed_forward(activation: Any) -> None:
     x = np.array([[-800.0, -3.0, -0.1, 0.0, 0.1, 3.0, 800.0]], np.float32)
     act = np.array([[ACTIVATIONS[activation](v) for v in x[0].astype(float)]])
     unit = weight(ops, np.eye(7))
-    np.testing.assert_allclose(ops.feed(x, None, None, unit, activation), act, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(ops.feed(step([0]), x, None, None, unit, activation), act, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(
-        ops.feed(x, None, unit, weight(ops, 2 * np.eye(7)), activation), act * 2 * x, rtol=1e-5, atol=1e-7
+        ops.feed(step([0]), x, None, unit, weight(ops, 2 * np.eye(7)), activation), act * 2 * x, rtol=1e-5, atol=1e-7
     )
 
 
@@ -229,7 +230,7 @@ def test_mixture_of_experts(renormalize: bool, shared: bool) -> None:
         extra = {name: weight(ops, value) for name, value in {**parts, "shared_router": floats(1, 8, seed=4)}.items()}
     experts = experts_of(ops, 5, 2, renormalize=renormalize, scale=1.5, **extra)
     x = floats(4, 8)
-    got = ops.mix_experts(x, None, experts, "silu")
+    got = ops.mix_experts(step([0, 1, 2, 3]), x, None, experts, "silu")
 
     def expert(n: Any, gate: Any, up: Any, down: Any) -> Any:
         h = gate.values @ n
@@ -263,7 +264,7 @@ def test_activations_are_rounded_for_quantized_weights_only(type: str) -> None:
     for ops in (ReferenceOps(), ReferenceOps(quantize_activations=True)):
         seen = round_groups(x, 32) if rounds and ops.quantize_activations else x
         expected = seen.astype(np.float64) @ values.T
-        (got,) = ops.project(x, None, [ops.weight(matrix)])
+        (got,) = ops.project(step([0, 1, 2]), x, None, [ops.weight(matrix)])
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 

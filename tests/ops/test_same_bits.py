@@ -112,7 +112,7 @@ def test_experts_whatever_their_company(name: str, type: str) -> None:
         for chunk in (1, 7, 16, 43):
             parts = [np.arange(start, min(start + chunk, 43), dtype=np.int32) for start in range(0, 43, chunk)]
             steps = [dataclasses.replace(step(len(part)), tokens=part) for part in parts]
-            forward = lambda o, s: o.mix_experts(embed(o, s), norm, experts, "silu")  # noqa: B023, E731
+            forward = lambda o, s: o.mix_experts(s, embed(o, s), norm, experts, "silu")  # noqa: B023, E731
             rows.append(bits(np.concatenate([ops.drive(forward, s) for s in steps])))
     assert all(np.array_equal(row, rows[0]) for row in rows)
 

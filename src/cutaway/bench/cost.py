@@ -72,10 +72,10 @@ class CountingOps:
     def add_positions(self, step: Step, x: None, table: object) -> None:
         self._add("add_positions", "add_positions")
 
-    def normalize(self, x: None, norm: Norm) -> None:
+    def normalize(self, step: Step, x: None, norm: Norm) -> None:
         self._add("normalize", "normalize")
 
-    def project(self, x: None, norm: Norm | None, weights: Sequence[Weight]) -> tuple[None, ...]:
+    def project(self, step: Step, x: None, norm: Norm | None, weights: Sequence[Weight]) -> tuple[None, ...]:
         self._product("project", weights, self.tokens)
         return (None,) * len(weights)
 
@@ -103,13 +103,13 @@ class CountingOps:
             {kind: operations},
         )
 
-    def project_add(self, x: None, a: None, weight: Weight, norm: Norm | None, scale: float) -> None:
+    def project_add(self, step: Step, x: None, a: None, weight: Weight, norm: Norm | None, scale: float) -> None:
         self._product("project_add", [weight], self.tokens)
 
-    def feed(self, x: None, norm: Norm | None, gate: Weight | None, up: Weight, activation: str) -> None:
+    def feed(self, step: Step, x: None, norm: Norm | None, gate: Weight | None, up: Weight, activation: str) -> None:
         self._product("feed", [up] if gate is None else [gate, up], self.tokens)
 
-    def mix_experts(self, x: None, norm: Norm | None, experts: Experts, activation: str) -> None:
+    def mix_experts(self, step: Step, x: None, norm: Norm | None, experts: Experts, activation: str) -> None:
         count = len(experts.up)
         # How many experts are read at all is up to the router: expected, for tokens that choose independently.
         touched = count * (1 - (1 - experts.used / count) ** self.tokens)

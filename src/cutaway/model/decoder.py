@@ -72,15 +72,15 @@ class Decoder:
         if self.positions is not None:
             x = ops.add_positions(step, x, self.positions)
         if self.embedding_norm is not None:
-            x = ops.normalize(x, self.embedding_norm)
+            x = ops.normalize(step, x, self.embedding_norm)
         for layer, kv in zip(self.layers, self.cache, strict=True):
-            q, k, v = ops.project(x, layer.attention_norm, layer.qkv)
+            q, k, v = ops.project(step, x, layer.attention_norm, layer.qkv)
             q = ops.rotate_store(step, q, k, v, kv, layer.attention, layer.rope, layer.q_norm, layer.k_norm)
             a = ops.attend(step, q, kv, layer.attention)
-            x = ops.project_add(x, a, layer.output, layer.attention_post_norm, spec.residual_scale)
+            x = ops.project_add(step, x, a, layer.output, layer.attention_post_norm, spec.residual_scale)
             if isinstance(layer.feed, Experts):
-                x = ops.mix_experts(x, layer.feed_norm, layer.feed, spec.activation)
+                x = ops.mix_experts(step, x, layer.feed_norm, layer.feed, spec.activation)
             else:
-                h = ops.feed(x, layer.feed_norm, layer.feed.gate, layer.feed.up, spec.activation)
-                x = ops.project_add(x, h, layer.feed.down, layer.feed_post_norm, spec.residual_scale)
+                h = ops.feed(step, x, layer.feed_norm, layer.feed.gate, layer.feed.up, spec.activation)
+                x = ops.project_add(step, x, h, layer.feed.down, layer.feed_post_norm, spec.residual_scale)
         return ops.logits(step, x, self.norm, self.head, spec.logit_scale, spec.logit_softcap)

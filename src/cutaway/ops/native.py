@@ -118,10 +118,10 @@ class NativeOps:
     def add_positions(self, step: Step, x: Value, table: F32) -> Value:
         return self._one(self._recording.program.add_positions(x.buffer, np.ascontiguousarray(table, np.float32)))
 
-    def normalize(self, x: Value, norm: Norm) -> Value:
+    def normalize(self, step: Step, x: Value, norm: Norm) -> Value:
         return self._one(self._recording.program.normalize(x.buffer, self._norm(norm)))
 
-    def project(self, x: Value, norm: Norm | None, weights: Sequence[Weight]) -> tuple[Value, ...]:
+    def project(self, step: Step, x: Value, norm: Norm | None, weights: Sequence[Weight]) -> tuple[Value, ...]:
         return self._outputs(self._recording.program.project(x.buffer, self._norm(norm), [_packed(w) for w in weights]))
 
     def rotate_store(
@@ -145,12 +145,14 @@ class NativeOps:
     def attend(self, step: Step, q: Value, kv: Any, attention: Attention) -> Value:
         return self._one(self._recording.program.attend(q.buffer, kv, self._attention(attention)))
 
-    def project_add(self, x: Value, a: Value, weight: Weight, norm: Norm | None, scale: float) -> Value:
+    def project_add(self, step: Step, x: Value, a: Value, weight: Weight, norm: Norm | None, scale: float) -> Value:
         return self._one(
             self._recording.program.project_add(x.buffer, a.buffer, _packed(weight), self._norm(norm), scale)
         )
 
-    def feed(self, x: Value, norm: Norm | None, gate: Weight | None, up: Weight, activation: Activation) -> Value:
+    def feed(
+        self, step: Step, x: Value, norm: Norm | None, gate: Weight | None, up: Weight, activation: Activation
+    ) -> Value:
         packed_gate = None if gate is None else _packed(gate)
         return self._one(
             self._recording.program.feed(
@@ -158,7 +160,7 @@ class NativeOps:
             )
         )
 
-    def mix_experts(self, x: Value, norm: Norm | None, experts: Experts, activation: Activation) -> Value:
+    def mix_experts(self, step: Step, x: Value, norm: Norm | None, experts: Experts, activation: Activation) -> Value:
         return self._one(
             self._recording.program.mix_experts(
                 x.buffer, self._norm(norm), self._experts(experts), ACTIVATION_NUMBERS[activation]
@@ -275,6 +277,7 @@ class _Recording:
 
 
 def _run(program: Any, step: Step, begin: int, end: int) -> None:
+    step = step.without_adapters()
     program.run(step.tokens, step.positions, step.request_of, list(step.page_tables), step.rows, begin, end)
 
 

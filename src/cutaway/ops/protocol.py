@@ -16,6 +16,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cutaway.errors import ParameterError, UnsupportedError
+
 F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
 U8 = NDArray[np.uint8]
@@ -126,6 +128,8 @@ class Step:
     page_tables: one int32 [requests, table_width] per KV group; token p of a request lies in slot p % page_size of the
     page table[p // page_size]; -1 marks a page that was given back (it left the window) or is not yet held.
     rows: int32 [rows], indexes into tokens, ascending: whose logits are wanted.
+    adapters: int32 [requests], the adapter that multiplies for each request, 0 for none; None: none at all.
+    Raises ParameterError for adapters of another type or number, or below 0.
     """
 
     tokens: I32
@@ -133,6 +137,19 @@ class Step:
     request_of: I32
     page_tables: tuple[I32, ...]
     rows: I32
+    adapters: I32 | None = None
+
+    def __post_init__(self) -> None:
+        if self.adapters is not None:
+            requests = len(self.page_tables[0]) if self.page_tables else 0
+            if self.adapters.dtype != np.int32 or self.adapters.shape != (requests,) or (self.adapters < 0).any():
+                raise ParameterError(f"adapters must be int32 [{requests}], at least 0, one for each request")
+
+    def without_adapters(self) -> Step:
+        """The step itself, for a backend that knows no adapters. Raises UnsupportedError where a request has one."""
+        if self.adapters is not None and self.adapters.any():
+            raise UnsupportedError("this backend has no adapters")
+        return self
 
 
 class Weight(Protocol):
@@ -209,11 +226,11 @@ class Ops(Protocol):
         """x + table[positions] (learned or sinusoidal). table: float32 [context, hidden]."""
         ...
 
-    def normalize(self, x: Hidden, norm: Norm) -> Hidden:
+    def normalize(self, step: Step, x: Hidden, norm: Norm) -> Hidden:
         """norm(x), same shape."""
         ...
 
-    def project(self, x: Hidden, norm: Norm | None, weights: Sequence[Weight]) -> tuple[Hidden, ...]:
+    def project(self, step: Step, x: Hidden, norm: Norm | None, weights: Sequence[Weight]) -> tuple[Hidden, ...]:
         """weight @ norm(x) + bias for each weight: [tokens, rows] each."""
         ...
 
@@ -229,15 +246,17 @@ class Ops(Protocol):
         """Causal attention of q over the pages of its request: [tokens, heads * head_dim]."""
         ...
 
-    def project_add(self, x: Hidden, a: Hidden, weight: Weight, norm: Norm | None, scale: float) -> Hidden:
+    def project_add(self, step: Step, x: Hidden, a: Hidden, weight: Weight, norm: Norm | None, scale: float) -> Hidden:
         """x + scale * norm(weight @ a + bias). The norm comes after the projection (Gemma, OLMo 2)."""
         ...
 
-    def feed(self, x: Hidden, norm: Norm | None, gate: Weight | None, up: Weight, activation: Activation) -> Hidden:
+    def feed(
+        self, step: Step, x: Hidden, norm: Norm | None, gate: Weight | None, up: Weight, activation: Activation
+    ) -> Hidden:
         """activation(gate @ n) * (up @ n), or activation(up @ n) when there is no gate; n = norm(x)."""
         ...
 
-    def mix_experts(self, x: Hidden, norm: Norm | None, experts: Experts, activation: Activation) -> Hidden:
+    def mix_experts(self, step: Step, x: Hidden, norm: Norm | None, experts: Experts, activation: Activation) -> Hidden:
         """x + the experts' mixture of norm(x)."""
         ...
 

@@ -172,7 +172,7 @@ class ReferenceOps:
     def add_positions(self, step: Step, x: F32, table: F32) -> F32:
         return x + table[step.positions]
 
-    def normalize(self, x: F32, norm: Norm) -> F32:
+    def normalize(self, step: Step, x: F32, norm: Norm) -> F32:
         return normalize(x, norm)
 
     def multiply(self, x: F32, weight: Weight) -> F32:
@@ -184,7 +184,7 @@ class ReferenceOps:
         y = exact.multiply(x, weight.values) if self.quantize_activations else x @ weight.values.T
         return y if weight.bias is None else y + weight.bias
 
-    def project(self, x: F32, norm: Norm | None, weights: Sequence[Weight]) -> tuple[F32, ...]:
+    def project(self, step: Step, x: F32, norm: Norm | None, weights: Sequence[Weight]) -> tuple[F32, ...]:
         n = normalize(x, norm)
         return tuple(self.multiply(n, weight) for weight in weights)
 
@@ -226,16 +226,18 @@ class ReferenceOps:
             out[token] = exact.contract("gsk,kgd->gsd", softmax(scores), values)
         return out.reshape(len(q), -1)
 
-    def project_add(self, x: F32, a: F32, weight: Weight, norm: Norm | None, scale: float) -> F32:
+    def project_add(self, step: Step, x: F32, a: F32, weight: Weight, norm: Norm | None, scale: float) -> F32:
         return x + scale * normalize(self.multiply(a, weight), norm)
 
-    def feed(self, x: F32, norm: Norm | None, gate: Weight | None, up: Weight, activation: Activation) -> F32:
+    def feed(
+        self, step: Step, x: F32, norm: Norm | None, gate: Weight | None, up: Weight, activation: Activation
+    ) -> F32:
         n, act = normalize(x, norm), ACTIVATIONS[activation]
         if gate is None:
             return act(self.multiply(n, up))
         return act(self.multiply(n, gate)) * self.multiply(n, up)
 
-    def mix_experts(self, x: F32, norm: Norm | None, experts: Experts, activation: Activation) -> F32:
+    def mix_experts(self, step: Step, x: F32, norm: Norm | None, experts: Experts, activation: Activation) -> F32:
         n, act = normalize(x, norm), ACTIVATIONS[activation]
         shares = expert_shares(self.multiply(n, experts.router), experts)
         mixed = np.zeros_like(x)
@@ -264,7 +266,7 @@ class ReferenceOps:
     # --- whole steps ------------------------------------------------------------------------------------------------
     def record(self, forward: Forward) -> Callable[[Step], F32]:
         def run(step: Step) -> F32:
-            return np.asarray(forward(self, step), dtype=np.float32)
+            return np.asarray(forward(self, step.without_adapters()), dtype=np.float32)
 
         return run
 
