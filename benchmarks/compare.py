@@ -93,7 +93,7 @@ def _measure_row(row: Row, subject: Subject, peers: Sequence[Peer], rounds: int)
     made = Measured(
         row, cost, work.streams or work.tokens, {name: [] for name in ["cutaway", *(p.name for p in peers)]}
     )
-    meter = Meter(subject.ops, int(cost.bytes / len(counted)))
+    meter = Meter(subject.backend, int(cost.bytes / len(counted)))
     seconds = min(_seconds(subject, steps[:2]) for _ in range(2)) / 2
     count = max(2, min(MOST_STEPS, int(ROUND_SECONDS / seconds))) if work.streams else len(steps)
     for peer in peers:

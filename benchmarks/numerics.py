@@ -21,9 +21,11 @@ import numpy as np
 
 from cutaway.formats import open_model
 from cutaway.model import Decoder, load_decoder, read_spec
-from cutaway.ops.native import NativeOps
-from cutaway.ops.protocol import F32, KVType, Norm, Ops, Rope, Step, Weight
-from cutaway.ops.reference import FLOAT_TYPES, ReferenceOps, ReferenceWeight
+from cutaway.ops.backend import Backend
+from cutaway.ops.native import NativeBackend
+from cutaway.ops.protocol import F32, KVType, Norm, Rope, Step, Weight
+from cutaway.ops.reference import FLOAT_TYPES, ReferenceWeight
+from cutaway.ops.reference_backend import ReferenceBackend
 from golden import kl
 from golden.teacher_forced import distance, logits_in_chunks
 
@@ -32,7 +34,7 @@ PAIRS: list[tuple[KVType, KVType]] = [("f32", "f32"), *product(("bf16", "int8", 
 
 
 @contextmanager
-def loaded(folder: Path, model: str, ops: Ops) -> Iterator[Decoder]:
+def loaded(folder: Path, model: str, ops: Backend) -> Iterator[Decoder]:
     """The decoder of a model over a backend."""
     with open_model(folder / f"{model}.gguf") as file:
         yield load_decoder(file, read_spec(file), ops, context=1024)
@@ -55,11 +57,11 @@ def percent(share: float) -> str:
 
 # --- the CPU backend ------------------------------------------------------------------------------------------------
 def native(folder: Path) -> None:
-    ops = NativeOps()
+    ops = NativeBackend()
     head(f"Native ({ops.instruction_set}), bf16 keys and values", "model", "positions", "mean KL", "median", "top-1")
     for model in MODELS:
         golden = kl.load_golden(model)
-        with loaded(folder, model, NativeOps()) as decoder:
+        with loaded(folder, model, NativeBackend()) as decoder:
             for name, part in (("", golden.text), (", after 608 tokens", golden.long)):
                 if part is not None:
                     got = distance(part, logits_in_chunks(decoder, part.ids, part.first))
@@ -71,7 +73,7 @@ def kv(folder: Path) -> None:
     head("Types of keys and values, native", "model", "keys", "values", "mean KL", "top-1", "mean KL to f32")
     for model in MODELS:
         golden = kl.load_golden(model).text
-        with loaded(folder, model, NativeOps()) as decoder:
+        with loaded(folder, model, NativeBackend()) as decoder:
             exact = packed(logits_in_chunks(decoder, golden.ids, key_type="f32", value_type="f32"), golden)
             for key, value in PAIRS:
                 own: list[F32] = []
@@ -98,7 +100,7 @@ def packed(chunks: Iterator[F32], golden: kl.GoldenLogits) -> kl.GoldenLogits:
 
 # --- single roundings, in the reference ----------------------------------------------------------------------------
 @dataclass(slots=True)
-class PartlyRounding(ReferenceOps):
+class PartlyRounding(ReferenceBackend):
     """types: weight types whose products take int8 activations. turned: keys and queries through a Hadamard matrix
     over head_dim before keys are stored; the scores are the same, the outliers of keys are spread."""
 
@@ -107,10 +109,10 @@ class PartlyRounding(ReferenceOps):
 
     def multiply(self, x: F32, weight: Weight) -> F32:
         self.quantize_activations = weight.type in self.types
-        return ReferenceOps.multiply(self, x, weight)
+        return ReferenceBackend.multiply(self, x, weight)
 
     def _heads(self, step: Step, x: F32, heads: int, head_dim: int, rope: Rope | None, norm: Norm | None) -> F32:
-        y = ReferenceOps._heads(self, step, x, heads, head_dim, rope, norm)
+        y = ReferenceBackend._heads(self, step, x, heads, head_dim, rope, norm)
         return y @ hadamard(head_dim) if self.turned else y
 
 

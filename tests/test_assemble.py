@@ -281,7 +281,7 @@ def test_load_options_out_of_range(tiny: Path, options: dict[str, Any], message:
 
 
 def test_no_memory_says_both_numbers(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cutaway.assemble.available_memory", lambda: 12345)
+    monkeypatch.setattr("cutaway.ops.native.available_memory", lambda: 12345)
     with pytest.raises(MemoryShortError, match=r"needs \d+ bytes.*12345"):
         Engine.load(tiny, backend="reference")
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from cutaway.formats import BLOCKS, dequantize
 from cutaway.native import _native
-from cutaway.ops.native import NativeOps
+from cutaway.ops.backend import Backend
+from cutaway.ops.native import NativeBackend
 from cutaway.ops.protocol import (
     F32,
     Activation,
@@ -91,13 +92,13 @@ def step(
     )  # fmt: skip
 
 
-def load_rows(ops: Ops, x: F32) -> Callable[[Ops, Step], Hidden]:
+def load_rows(ops: Backend, x: F32) -> Callable[[Ops, Step], Hidden]:
     """A way into a step for given activations: token t is row t of x."""
     table = ops.table(Matrix("F32", x.view(np.uint8).reshape(-1), *x.shape))
     return lambda o, s: o.embed(s, table, 1.0)
 
 
-def product(ops: NativeOps, weight: Weight, x: F32) -> F32:
+def product(ops: NativeBackend, weight: Weight, x: F32) -> F32:
     """weight @ x: float32 [tokens, rows]."""
     embed = load_rows(ops, x)
     return ops.drive(lambda o, s: o.project(s, embed(o, s), None, [weight])[0], step(len(x)))
@@ -107,7 +108,7 @@ def product(ops: NativeOps, weight: Weight, x: F32) -> F32:
 class TinyModel:
     """Three layers of different types and windows; made for one backend."""
 
-    ops: Ops
+    ops: Backend
     vocab: int = 133
     hidden: int = 256
     page_size: int = 16

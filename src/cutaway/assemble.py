@@ -18,15 +18,12 @@ from cutaway.engine import AnswerStream, CostModel, EngineCore, Limits, Result, 
 from cutaway.errors import ParameterError
 from cutaway.formats import ModelFile, open_model
 from cutaway.model import ModelSpec, RopeScaling, cautions, load_decoder, parse_rope_scaling
-from cutaway.ops.cores import capped, choose_threads
-from cutaway.ops.protocol import KVType, Ops
+from cutaway.ops.backend import Description, StepLimits
+from cutaway.ops.opening import BACKENDS, open_backend
+from cutaway.ops.protocol import KVType
 from cutaway.planner import (
-    STEP_ROWS,
-    STEP_TOKENS,
     LoadOptions,
     MemoryPlan,
-    Packing,
-    available_memory,
     check_kv_types,
     check_memory,
     plan_load,
@@ -61,13 +58,13 @@ class Options:
     def __post_init__(self) -> None:
         for name, value, last in (
             ("context", self.context, 2**31 - 1), ("threads", self.threads, 1024),
-            ("max_requests", self.max_requests, STEP_ROWS), ("contexts", self.contexts, 2**16),
+            ("max_requests", self.max_requests, StepLimits().rows), ("contexts", self.contexts, 2**16),
             ("step_ms", self.step_ms, 60_000),
         ):  # fmt: skip
             if value is not None and not 1 <= value <= last:
                 raise ParameterError(f"{name} is {value}; it must be 1 to {last}")
         check_kv_types(self.kv_k, self.kv_v)
-        for name, known in (("backend", ("native", "reference")), ("speculate", (None, "ngram"))):
+        for name, known in (("backend", BACKENDS), ("speculate", (None, "ngram"))):
             if (kind := getattr(self, name)) not in known:
                 raise ParameterError(f"{name} is {kind!r}; it must be one of {', '.join(map(str, known))}")
 
@@ -84,13 +81,14 @@ class Engine:
         tokenizer, template (None if the model has none), spec: of the model.
         context: tokens that a prompt and its answer may have together.
         memory: what it takes, in bytes. path, manifest: where it came from. warnings: what to know before using it.
+        backend: what computes it (None where none was named).
         defaults: the parameters of a request that names none (the model's own values where its files name some).
     """
 
     def __init__(
         self, core: EngineCore, file: ModelFile, *, spec: ModelSpec, tokenizer: Tokenizer,
         template: ChatTemplate | None, memory: MemoryPlan, manifest: Manifest | None = None, seed: int | None = None,
-        warnings: Sequence[str] = (),
+        warnings: Sequence[str] = (), backend: Description | None = None,
     ) -> None:
         """Made by `load`. core: not yet started."""
         self.tokenizer, self.template = tokenizer, template
@@ -99,6 +97,7 @@ class Engine:
         self.path = file.path
         self.manifest = manifest
         self.warnings = tuple(warnings)
+        self.backend = backend
         self.defaults = preset("chat", generation_settings(file.path, file.metadata), recommended(manifest))
         self._core = core.start()
         self._seeds = None if seed is None else random.Random(seed)
@@ -138,23 +137,26 @@ class Engine:
     def _assembled(
         cls, file: ModelFile, options: Options, recorder: Recorder, manifest: Manifest | None, seed: int | None
     ) -> Engine:
-        ops, packing = _backend(options)
-        plan = plan_load(file, options.sizes, packing)
+        backend = open_backend(options.backend, threads=options.threads)
+        about, limits = backend.describe(), backend.limits
+        plan = plan_load(file, options.sizes, backend)
         spec, memory, context = plan.spec, plan.memory, plan.context
         tokenizer = load_tokenizer(file.path, file.metadata, rows=spec.vocab)
         template = load_template(file.path, file.metadata, tokenizer)
-        check_memory(memory, available_memory())
-        decoder = load_decoder(file, spec, ops, context=context, rope_scaling=options.rope_scaling)
+        check_memory(memory, backend.free_memory())
+        decoder = load_decoder(file, spec, backend, context=context, rope_scaling=options.rope_scaling)
         decoder.open_cache(plan.layout)
         core = EngineCore(
             decoder.step_function(), plan.layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
-            team=ops.team, speculate=options.speculate is not None, cost=CostModel.for_weights(memory.weight_bytes),
-            limits=Limits(max_requests=options.max_requests, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS,
+            team=getattr(backend, "team", None), speculate=options.speculate is not None,
+            cost=CostModel.for_weights(memory.weight_bytes),
+            limits=Limits(max_requests=options.max_requests, max_tokens=limits.tokens, max_rows=limits.rows,
                           step_us=1_000 * options.step_ms, long_us=2_500 * options.step_ms),
         )  # fmt: skip
         return cls(
             core, file, spec=spec, tokenizer=tokenizer, template=template, memory=memory, manifest=manifest, seed=seed,
-            warnings=[*cautions(spec, tokenizer, context, options.rope_scaling), *_warnings(options)],
+            warnings=[*cautions(spec, tokenizer, context, options.rope_scaling), *_warnings(options, about)],
+            backend=about,
         )  # fmt: skip
 
     # --- asking -----------------------------------------------------------------------------------------------------
@@ -248,19 +250,8 @@ def _close(core: EngineCore, file: ModelFile) -> None:
     file.close()
 
 
-def _backend(options: Options) -> tuple[Ops, Packing]:
-    """The backend, and its rule for the bytes of a packed weight."""
-    if options.backend == "reference":
-        from cutaway.ops.reference import ReferenceOps
-
-        return ReferenceOps(), lambda type, rows, inputs: 4 * rows * inputs
-    from cutaway.ops.native import NativeOps, packed_bytes
-
-    return NativeOps(threads=capped(options.threads), max_tokens=STEP_TOKENS, max_rows=STEP_ROWS), packed_bytes
-
-
-def _warnings(options: Options) -> list[str]:
-    found = choose_threads(options.threads).warnings
+def _warnings(options: Options, backend: Description) -> list[str]:
+    found = backend.threads.warnings
     if options.kv_k in KEY_KL:
         price = f"{KEY_KL[options.kv_k]} nats on three small models, with bf16 0.0008 to 0.0033 (docs/numerics.md)"
         found.append(f"keys in {options.kv_k} change answers: mean KL from float32 {price}")

@@ -7,7 +7,7 @@ from cutaway.bench import Limits, Meter, Settings, Subject
 from cutaway.bench.limits import ARITHMETICS, middle
 from cutaway.bench.synthetic import Shape, synthetic_file
 from cutaway.native import _native
-from cutaway.ops.native import NativeOps
+from cutaway.ops.native import NativeBackend
 
 SETS = ("amx", "avx512", "avxvnni", "avx2", "plain")
 
@@ -48,7 +48,7 @@ def test_the_matrix_unit_is_left_as_it_was() -> None:
     subject = Subject.load("tiny", synthetic_file("tiny", shape, "Q4_0"), settings)
     (step,) = subject.prompt(64)
     before = subject.run(step).copy()
-    Meter(subject.ops, 1).once()
+    Meter(subject.backend, 1).once()
     assert np.array_equal(before, subject.run(step))
 
 
@@ -58,7 +58,7 @@ def test_an_unknown_set_is_refused() -> None:
 
 
 def test_a_meter_takes_all_limits() -> None:
-    limits = Meter(NativeOps(threads=1, max_tokens=8), 1).once()
+    limits = Meter(NativeBackend(threads=1, max_tokens=8), 1).once()
     assert limits.bandwidth > 1e6 and limits.int8 > 0 and limits.rate("bf16") >= limits.f32 > 0
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cutaway.engine import EngineCore, Finished, Limits
-from cutaway.ops.native import NativeOps
+from cutaway.ops.native import NativeBackend
 from cutaway.ops.protocol import F32
 from cutaway.sampling import SamplingParams
 from engine.driving import Worth
@@ -53,7 +53,7 @@ def engine(
     threads: int, *, chunk: int = 512, pages: int | None = None, requests: int = 16, instruction_set: str = "",
     speculate: bool = False,
 ) -> EngineCore:
-    model = TinyModel(NativeOps(threads=threads, instruction_set=instruction_set))
+    model = TinyModel(NativeBackend(threads=threads, instruction_set=instruction_set))
     layout = model.layout
     if pages is not None:  # fewer than the backend has: so that requests are preempted
         layout = replace(layout, groups=tuple(replace(group, pages=pages) for group in layout.groups))
@@ -88,7 +88,7 @@ def watched(
 
 def naive_rows(instruction_set: str = "") -> dict[int, bytes]:
     """From the naive engine: everything computed anew for every token, on one thread."""
-    model = TinyModel(NativeOps(threads=1, instruction_set=instruction_set))
+    model = TinyModel(NativeBackend(threads=1, instruction_set=instruction_set))
     tokenizer: Any = NumberTokenizer()
     watch = Watch()
     naive = Oracle(model.ops.record(model.forward), model.layout, tokenizer, context=CONTEXT)

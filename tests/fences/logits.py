@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cutaway.model import Decoder, kv_layout, load_decoder, read_spec
-from cutaway.ops.native import NativeOps
+from cutaway.ops.native import NativeBackend
 from cutaway.ops.protocol import KVType, Step
 from fences.tiny_models import CASES, Case, tiny_model
 from fences.tiny_weights import bits
@@ -31,7 +31,7 @@ def record_logits(instruction_set: str, names: Iterable[str] = CASES) -> Rows:
     for name in names:
         case = CASES[name]
         with tiny_model(case) as file:
-            spec, ops = read_spec(file), NativeOps(threads=1, max_tokens=256, instruction_set=instruction_set)
+            spec, ops = read_spec(file), NativeBackend(threads=1, max_tokens=256, instruction_set=instruction_set)
             decoder = load_decoder(file, spec, ops, context=case.prompt + DECODED)
             kinds = [pair for pair in KV_TYPES if promised(case, pair, instruction_set)]
             found[name] = {",".join(pair): _run(decoder, case, pair) for pair in kinds}

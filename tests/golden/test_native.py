@@ -14,7 +14,7 @@ import pytest
 
 from cutaway.formats import open_model
 from cutaway.model import Decoder, load_decoder, read_spec
-from cutaway.ops.native import NativeOps
+from cutaway.ops.native import NativeBackend
 from cutaway.ops.protocol import F32
 from golden import kl
 from golden.teacher_forced import distance, logits_in_chunks
@@ -27,7 +27,7 @@ LLAMA_CPP = {"smollm2": (0.0033, 0.965), "qwen": (0.0010, 0.975), "gemma": (0.00
 
 def decoder(path: Path, instruction_set: str) -> Decoder:
     with open_model(path) as file:
-        ops = NativeOps(instruction_set=instruction_set)
+        ops = NativeBackend(instruction_set=instruction_set)
         return load_decoder(file, read_spec(file), ops, context=1024)
 
 

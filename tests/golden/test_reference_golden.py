@@ -12,7 +12,7 @@ import pytest
 from cutaway.formats import open_model
 from cutaway.model import Decoder, kv_groups, kv_layout, load_decoder, read_spec
 from cutaway.ops.protocol import Step
-from cutaway.ops.reference import ReferenceOps
+from cutaway.ops.reference_backend import ReferenceBackend
 from golden import kl
 
 pytestmark = pytest.mark.models
@@ -28,7 +28,7 @@ def model(request: pytest.FixtureRequest) -> Iterator[tuple[str, Decoder]]:
     path: Path = request.getfixturevalue(f"{request.param}_path")
     with open_model(path) as file:
         spec = read_spec(file)
-        decoder = load_decoder(file, spec, ReferenceOps(), context=CONTEXT)
+        decoder = load_decoder(file, spec, ReferenceBackend(), context=CONTEXT)
         pages = CONTEXT // PAGE
         decoder.open_cache(kv_layout(spec, pages=(pages,) * len(kv_groups(spec)), page_size=PAGE))
         yield request.param, decoder

@@ -14,7 +14,7 @@ from cutaway.formats import open_model
 from cutaway.model import Decoder, kv_layout, load_decoder, read_spec
 from cutaway.model.rope_scaling import RopeScaling
 from cutaway.ops.protocol import KVType, Step
-from cutaway.ops.reference import ReferenceOps
+from cutaway.ops.reference_backend import ReferenceBackend
 
 PAGE = 4
 
@@ -53,14 +53,14 @@ def run() -> Callable[..., Any]:
         *,
         context: int | None = None,
         rope_scaling: RopeScaling | None = None,
-        ops: ReferenceOps | None = None,
+        ops: ReferenceBackend | None = None,
         types: tuple[KVType, KVType] = ("f32", "f32"),
         change: Mapping[str, Any] | None = None,
     ) -> Any:
         with open_model(path) as file:
             spec = replace(read_spec(file), **(change or {}))
             decoder = load_decoder(
-                file, spec, ops or ReferenceOps(), context=context or len(ids), rope_scaling=rope_scaling
+                file, spec, ops or ReferenceBackend(), context=context or len(ids), rope_scaling=rope_scaling
             )
             return run_tokens(decoder, ids, chunks or [len(ids)], types)
 

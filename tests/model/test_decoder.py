@@ -13,7 +13,7 @@ import pytest
 from cutaway.formats import open_model
 from cutaway.model import Decoder, decoder, kv_groups, kv_layout, load_decoder, read_spec
 from cutaway.ops.protocol import Step
-from cutaway.ops.reference import ReferenceOps
+from cutaway.ops.reference_backend import ReferenceBackend
 
 PAGE, PAGES, WINDOW = 4, 12, 6
 
@@ -23,7 +23,7 @@ def test_the_decoder_imports_no_arrays_and_no_backend() -> None:
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     modules |= {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
     ours = {m for m in modules if m and m.startswith("cutaway")}
-    assert ours == {"cutaway.model.spec", "cutaway.ops.protocol"}
+    assert ours == {"cutaway.model.spec", "cutaway.ops.backend", "cutaway.ops.protocol"}
     assert modules - ours <= {"__future__", "collections.abc", "dataclasses", "typing"}
 
 
@@ -41,7 +41,7 @@ def windowed(tiny_model: Callable[..., Any], tmp_path: Path) -> Iterator[Decoder
     tiny_model(tmp_path, "Gemma3TextConfig", {**sizes, **more})
     with open_model(tmp_path) as file:
         spec = read_spec(file)
-        loaded = load_decoder(file, spec, ReferenceOps(), context=64)
+        loaded = load_decoder(file, spec, ReferenceBackend(), context=64)
         loaded.open_cache(kv_layout(spec, pages=(PAGES, PAGES), page_size=PAGE))
         yield loaded
 

@@ -15,7 +15,7 @@ import pytest
 from cutaway.errors import CutawayError, FormatError, ParameterError, UnsupportedError
 from cutaway.formats import ModelFile, Tensor
 from cutaway.model import load_decoder, parse_rope_scaling, read_spec
-from cutaway.ops.reference import ReferenceOps
+from cutaway.ops.reference_backend import ReferenceBackend
 
 HIDDEN, HEADS, KV, HEAD, WIDTH, VOCAB, LAYERS = 32, 4, 2, 8, 64, 40, 2
 
@@ -42,7 +42,7 @@ def as_tensor(name: str, array: np.ndarray) -> Tensor:
 
 def load(fake: Fake, **options: Any) -> Any:
     file: ModelFile = fake  # type: ignore[assignment]
-    return load_decoder(file, read_spec(file), ReferenceOps(), context=16, **options)
+    return load_decoder(file, read_spec(file), ReferenceBackend(), context=16, **options)
 
 
 def shapes() -> dict[str, tuple[int, ...]]:

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from cutaway.ops.protocol import F32, Attention, Experts, KVGroup, KVLayout, KVType, Norm, Rope, Step
-from cutaway.ops.reference import ACTIVATIONS, ReferenceOps
+from cutaway.ops.reference import ACTIVATIONS
+from cutaway.ops.reference_backend import ReferenceBackend
 from tiny import floats, load_rows, matrix, step
 
 TOKENS, HIDDEN = 21, 256
 KINDS: tuple[tuple[KVType, KVType], ...] = (("f32", "f32"), ("bf16", "bf16"), ("int8", "fp8"))
 
 
-def outputs(ops: ReferenceOps, s: Step) -> Iterator[tuple[str, F32]]:
+def outputs(ops: ReferenceBackend, s: Step) -> Iterator[tuple[str, F32]]:
     """Every op that has a sum or a function in it."""
     x = load_rows(ops, floats(TOKENS, HIDDEN))(ops, s)
     weight, bias = 1 + floats(HIDDEN, seed=3, scale=0.2), floats(HIDDEN, seed=4)
@@ -42,7 +43,7 @@ def outputs(ops: ReferenceOps, s: Step) -> Iterator[tuple[str, F32]]:
         yield f"attend {kinds}", attended(ops, s, kinds)
 
 
-def attended(ops: ReferenceOps, s: Step, kinds: tuple[KVType, KVType]) -> F32:
+def attended(ops: ReferenceBackend, s: Step, kinds: tuple[KVType, KVType]) -> F32:
     attention = Attention(4, 2, 32, 32**-0.5, 17, 50.0, floats(4, scale=0.1))
     pages = ops.open_cache(KVLayout(2, 32, 16, *kinds, (KVGroup((0,), None, 8),)))[0]
     rope = Rope(floats(64, 16), floats(64, 16, seed=1))
@@ -52,7 +53,7 @@ def attended(ops: ReferenceOps, s: Step, kinds: tuple[KVType, KVType]) -> F32:
 
 
 def main() -> None:
-    ops = ReferenceOps(quantize_activations=True)
+    ops = ReferenceBackend(quantize_activations=True)
     for name, values in outputs(ops, step(TOKENS)):
         print(name, hashlib.sha256(np.ascontiguousarray(values, "<f4").tobytes()).hexdigest()[:16])
 

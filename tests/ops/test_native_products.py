@@ -9,8 +9,8 @@ from ml_dtypes import bfloat16
 from cutaway.errors import ParameterError
 from cutaway.formats import BLOCKS, decompose
 from cutaway.formats.block_codes import SPLITS
-from cutaway.ops.native import NativeOps, packed_bytes
-from cutaway.ops.packing import TYPE_NUMBERS
+from cutaway.ops.native import NativeBackend
+from cutaway.ops.packing import TYPE_NUMBERS, packed_bytes
 from cutaway.ops.protocol import F32, Matrix
 from cutaway.ops.rounding import ACTIVATION_GROUP, round_groups
 from tiny import ALIKE, SETS, floats, matrix, product, values
@@ -21,8 +21,8 @@ HEIGHTS = [1, 2, 3, 4, 5, 8, 9, 16, 31]
 
 
 @pytest.fixture(scope="module")
-def backends() -> dict[str, NativeOps]:
-    return {name: NativeOps(threads=1, instruction_set=name) for name in SETS}
+def backends() -> dict[str, NativeBackend]:
+    return {name: NativeBackend(threads=1, instruction_set=name) for name in SETS}
 
 
 def in_two(x: F32) -> F32:
@@ -52,7 +52,7 @@ TOLERANCE = 1e-6  # of the terms' sizes: float32 sums over tens of groups
 
 
 @pytest.mark.parametrize("type", [*QUANTIZED, *FLOAT_TYPES])
-def test_products_are_exact_and_equal_on_every_instruction_set(type: str, backends: dict[str, NativeOps]) -> None:
+def test_products_are_exact_and_equal_on_every_instruction_set(type: str, backends: dict[str, NativeBackend]) -> None:
     inputs = max(BLOCKS[type][0], 32) * 3
     m = matrix(type, 37, inputs)
     for height in HEIGHTS:
@@ -69,7 +69,7 @@ def test_products_are_exact_and_equal_on_every_instruction_set(type: str, backen
 @pytest.mark.parametrize("inputs", [31, 64, 130])
 @pytest.mark.parametrize("size", [1.0, 1e-38, 1e-41])
 def test_a_row_of_floats_has_the_same_bits_in_any_company(
-    name: str, inputs: int, size: float, backends: dict[str, NativeOps]
+    name: str, inputs: int, size: float, backends: dict[str, NativeBackend]
 ) -> None:
     """Also where activations and products are so small that a matrix unit takes them for zero."""
     ops, x = backends[name], floats(40, inputs) * np.float32(size)
@@ -80,7 +80,7 @@ def test_a_row_of_floats_has_the_same_bits_in_any_company(
 
 
 @pytest.mark.parametrize("type", QUANTIZED)
-def test_one_swapped_scale_fails(type: str, backends: dict[str, NativeOps]) -> None:
+def test_one_swapped_scale_fails(type: str, backends: dict[str, NativeBackend]) -> None:
     """The tolerance above is tight enough: two exchanged scales of one row are far outside it."""
     inputs = max(BLOCKS[type][0], 32) * 3
     m, x = matrix(type, 37, inputs), floats(1, inputs, seed=5)
@@ -101,7 +101,7 @@ def test_one_swapped_scale_fails(type: str, backends: dict[str, NativeOps]) -> N
 
 @pytest.mark.parametrize("type", [*QUANTIZED, *FLOAT_TYPES])
 @pytest.mark.parametrize("rows", [1, 16, 17, 31])
-def test_rows_that_do_not_fill_a_panel(type: str, rows: int, backends: dict[str, NativeOps]) -> None:
+def test_rows_that_do_not_fill_a_panel(type: str, rows: int, backends: dict[str, NativeBackend]) -> None:
     inputs = max(BLOCKS[type][0], 32)
     m, x = matrix(type, rows, inputs), floats(3, inputs)
     want, size = exact(m, x, SETS[-1])
@@ -112,7 +112,7 @@ def test_rows_that_do_not_fill_a_panel(type: str, rows: int, backends: dict[str,
 
 @pytest.mark.parametrize("inputs", [1, 2, 15, 16, 31, 33, 70])
 @pytest.mark.parametrize("type", FLOAT_TYPES)
-def test_float_weights_take_any_number_of_inputs(type: str, inputs: int, backends: dict[str, NativeOps]) -> None:
+def test_float_weights_take_any_number_of_inputs(type: str, inputs: int, backends: dict[str, NativeBackend]) -> None:
     m, x = matrix(type, 19, inputs), floats(9, inputs)
     for name, ops in backends.items():
         want, size = exact(m, x, name)
@@ -120,19 +120,19 @@ def test_float_weights_take_any_number_of_inputs(type: str, inputs: int, backend
 
 
 @pytest.mark.parametrize("type", sorted(TYPE_NUMBERS))
-def test_embedding_rows_are_the_files_own_values(type: str, backends: dict[str, NativeOps]) -> None:
+def test_embedding_rows_are_the_files_own_values(type: str, backends: dict[str, NativeBackend]) -> None:
     m = matrix(type, 9, BLOCKS[type][0] * 2)
     ops = backends[SETS[-1]]
     assert np.array_equal(rows_of(ops, m), values(m))
 
 
 @pytest.mark.parametrize("type", sorted(set(QUANTIZED) - set(TYPE_NUMBERS)))
-def test_embedding_rows_of_types_without_a_layout(type: str, backends: dict[str, NativeOps]) -> None:
+def test_embedding_rows_of_types_without_a_layout(type: str, backends: dict[str, NativeBackend]) -> None:
     m = matrix(type, 21, max(BLOCKS[type][0], 32))
     assert np.array_equal(rows_of(backends[SETS[-1]], m), values(m))
 
 
-def rows_of(ops: NativeOps, m: Matrix) -> F32:
+def rows_of(ops: NativeBackend, m: Matrix) -> F32:
     from tiny import step
 
     table = ops.table(m)
@@ -140,7 +140,7 @@ def rows_of(ops: NativeOps, m: Matrix) -> F32:
 
 
 @pytest.mark.parametrize("type", [*QUANTIZED, *FLOAT_TYPES])
-def test_packed_bytes_is_what_packing_takes(type: str, backends: dict[str, NativeOps]) -> None:
+def test_packed_bytes_is_what_packing_takes(type: str, backends: dict[str, NativeBackend]) -> None:
     inputs = max(BLOCKS[type][0], 32) * 2
     taken = backends["plain"].weight(matrix(type, 40, inputs)).nbytes
     assert taken <= packed_bytes(type, 40, inputs)
@@ -148,7 +148,7 @@ def test_packed_bytes_is_what_packing_takes(type: str, backends: dict[str, Nativ
         assert taken == packed_bytes(type, 40, inputs)
 
 
-def test_a_nan_survives_quantization(backends: dict[str, NativeOps]) -> None:
+def test_a_nan_survives_quantization(backends: dict[str, NativeBackend]) -> None:
     for ops in backends.values():
         weight = ops.weight(matrix("Q4_K", 16, 256))
         for poison in (np.nan, np.inf, -np.inf):
@@ -161,12 +161,12 @@ def test_a_nan_survives_quantization(backends: dict[str, NativeOps]) -> None:
 
 def test_an_unknown_instruction_set_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ParameterError, match="sse9"):
-        NativeOps(instruction_set="sse9")
+        NativeBackend(instruction_set="sse9")
     monkeypatch.setenv("CUTAWAY_ISA", "plain")
-    assert NativeOps(threads=1).instruction_set == "plain"
+    assert NativeBackend(threads=1).instruction_set == "plain"
 
 
-def test_values_too_small_for_a_scale_become_zero(backends: dict[str, NativeOps]) -> None:
+def test_values_too_small_for_a_scale_become_zero(backends: dict[str, NativeBackend]) -> None:
     """127 / max overflows below about 4e-37: such a group is worth nothing, and does not poison its token."""
     m = matrix("Q8_0", 16, 64)
     x = floats(2, 64)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from cutaway.errors import ParameterError, UnsupportedError
-from cutaway.ops.native import NativeOps
-from cutaway.ops.protocol import F32, Forward, Norm, Ops, Step, Weight
-from cutaway.ops.reference import ReferenceOps
+from cutaway.ops.backend import Backend
+from cutaway.ops.native import NativeBackend
+from cutaway.ops.protocol import F32, Forward, Norm, Step, Weight
+from cutaway.ops.reference_backend import ReferenceBackend
 from tiny import floats, load_rows, matrix, step
 
 
@@ -26,14 +27,14 @@ def two_requests(adapters: Any) -> Step:
 
 
 @dataclasses.dataclass(slots=True)
-class Adapted(ReferenceOps):
+class Adapted(ReferenceBackend):
     """weight @ x + up @ (down @ x), with the factors of each token's own request."""
 
     factors: dict[int, tuple[F32, F32]] = dataclasses.field(default_factory=dict)
 
     def project(self, step: Step, x: F32, norm: Norm | None, weights: Sequence[Weight]) -> tuple[F32, ...]:
         assert step.adapters is not None
-        outputs = ReferenceOps.project(self, step, x, norm, weights)
+        outputs = ReferenceBackend.project(self, step, x, norm, weights)
         for token, adapter in enumerate(step.adapters[step.request_of]):
             if adapter:
                 down, up = self.factors[int(adapter)]
@@ -68,9 +69,9 @@ def test_adapters_of_another_shape_or_type_are_refused(adapters: Any) -> None:
         two_requests(np.zeros(2, np.int64))
 
 
-@pytest.mark.parametrize("make", [lambda: NativeOps(threads=1), ReferenceOps])
+@pytest.mark.parametrize("make", [lambda: NativeBackend(threads=1), ReferenceBackend])
 def test_no_backend_ignores_an_adapter(make: Any) -> None:
-    ops: Ops = make()
+    ops: Backend = make()
     embed = load_rows(ops, floats(5, 64))
     norm, head = Norm("rms", np.ones(64, np.float32), None, 1e-5), ops.weight(matrix("F32", 7, 64))
     forward: Forward = lambda o, s: o.logits(s, embed(o, s), norm, head, 1.0, None)  # noqa: E731

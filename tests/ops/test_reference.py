@@ -10,7 +10,8 @@ import pytest
 
 from cutaway.formats import BLOCKS, dequantize
 from cutaway.ops.protocol import Attention, Experts, KVGroup, KVLayout, KVType, Matrix, Norm, Rope, Step
-from cutaway.ops.reference import ReferenceOps, capped, expert_shares, normalize, rotate, softmax
+from cutaway.ops.reference import capped, expert_shares, normalize, rotate, softmax
+from cutaway.ops.reference_backend import ReferenceBackend
 from cutaway.ops.rounding import ROUND, round_groups
 
 HEADS, KV_HEADS, HEAD_DIM, PAGE = 4, 2, 6, 3
@@ -21,7 +22,7 @@ def floats(*shape: int, seed: int = 0) -> Any:
     return RNG([seed, *shape]).normal(size=shape).astype(np.float32)
 
 
-def weight(ops: ReferenceOps, values: Any, bias: Any = None) -> Any:
+def weight(ops: ReferenceBackend, values: Any, bias: Any = None) -> Any:
     values = np.ascontiguousarray(values, np.float32)
     return ops.weight(Matrix("F32", values.reshape(-1).view(np.uint8), *values.shape), bias)
 
@@ -79,7 +80,7 @@ ATTENTIONS = {
 def test_attention_through_pages(name: str, chunks: list[int]) -> None:
     attention, count = ATTENTIONS[name], 11
     q, k, v = floats(count, 24), floats(count, 12, seed=1), floats(count, 12, seed=2)
-    ops, got, start = ReferenceOps(), [], 0
+    ops, got, start = ReferenceBackend(), [], 0
     kv = ops.open_cache(layout(8))[0]
     for size in chunks:
         s = step(list(range(start, start + size)), tables=[[5, 2, 7, 0]])
@@ -93,7 +94,7 @@ def test_attention_through_pages(name: str, chunks: list[int]) -> None:
 
 
 def test_requests_of_a_batch_do_not_see_each_other() -> None:
-    ops, attention = ReferenceOps(), ATTENTIONS["full"]
+    ops, attention = ReferenceBackend(), ATTENTIONS["full"]
     q, k, v = floats(7, 24), floats(7, 12, seed=1), floats(7, 12, seed=2)
     together = ops.open_cache(layout(8))[0]
     s = step([0, 1, 2, 3, 0, 1, 2], [0, 0, 0, 0, 1, 1, 1], [[3, 1], [0, 6]])
@@ -106,7 +107,7 @@ def test_requests_of_a_batch_do_not_see_each_other() -> None:
 
 
 def test_a_window_needs_no_page_that_left_it() -> None:
-    ops, attention = ReferenceOps(), ATTENTIONS["window"]
+    ops, attention = ReferenceBackend(), ATTENTIONS["window"]
     kv = ops.open_cache(layout(8, window=4))[0]
     q, k, v = floats(8, 24), floats(8, 12, seed=1), floats(8, 12, seed=2)
     s = step(list(range(8)), tables=[[4, 5, 6]])
@@ -118,7 +119,7 @@ def test_a_window_needs_no_page_that_left_it() -> None:
 
 
 def test_a_nan_is_seen_by_those_who_see_it_and_by_nobody_else() -> None:
-    ops, attention = ReferenceOps(), ATTENTIONS["full"]
+    ops, attention = ReferenceBackend(), ATTENTIONS["full"]
     kv = ops.open_cache(layout(8))[0]
     q, k, v = floats(6, 24), floats(6, 12, seed=1), floats(6, 12, seed=2)
     k[3, 0] = np.nan
@@ -133,7 +134,7 @@ def test_a_nan_is_seen_by_those_who_see_it_and_by_nobody_else() -> None:
 def test_the_cache_rounds_only_when_asked(types: tuple[KVType, KVType]) -> None:
     k, v = floats(5, 12, seed=1), floats(5, 12, seed=2)
     rows = (5, KV_HEADS, HEAD_DIM)
-    for ops, kinds in ((ReferenceOps(), ("f32", "f32")), (ReferenceOps(quantize_cache=True), types)):
+    for ops, kinds in ((ReferenceBackend(), ("f32", "f32")), (ReferenceBackend(quantize_cache=True), types)):
         kv = ops.open_cache(layout(8, types))[0]
         ops.rotate_store(step(list(range(5))), floats(5, 24), k, v, kv, ATTENTIONS["full"], None, None, None)
         stored = (kv.keys.reshape(-1, KV_HEADS, HEAD_DIM)[:5], kv.values.reshape(-1, KV_HEADS, HEAD_DIM)[:5])
@@ -167,7 +168,7 @@ def test_rotation_styles_pair_different_inputs() -> None:
 
 @pytest.mark.parametrize("width", [HEAD_DIM, HEADS * HEAD_DIM])
 def test_query_norm_per_head_or_over_the_row(width: int) -> None:
-    ops, attention = ReferenceOps(), Attention(HEADS, HEADS, HEAD_DIM, 1.0)
+    ops, attention = ReferenceBackend(), Attention(HEADS, HEADS, HEAD_DIM, 1.0)
     kv = ops.open_cache(KVLayout(HEADS, HEAD_DIM, PAGE, "f32", "f32", (KVGroup((0,), None, 2),)))[0]
     q = floats(2, 24)
     norm = Norm("rms", floats(width, seed=4), None, 1e-6)
@@ -177,7 +178,7 @@ def test_query_norm_per_head_or_over_the_row(width: int) -> None:
 
 
 def test_products_norms_and_residuals() -> None:
-    ops = ReferenceOps()
+    ops = ReferenceBackend()
     x, a, w, b = floats(3, 8), floats(3, 5, seed=1), floats(8, 5, seed=2), floats(8, seed=3)
     norm, s = Norm("rms", floats(8, seed=4), None, 1e-6), step([0, 1, 2])
     got = ops.project_add(s, x, a, weight(ops, w, b), None, 0.5)
@@ -198,7 +199,7 @@ ACTIVATIONS = {
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_feed_forward(activation: Any) -> None:
-    ops = ReferenceOps()
+    ops = ReferenceBackend()
     x = np.array([[-800.0, -3.0, -0.1, 0.0, 0.1, 3.0, 800.0]], np.float32)
     act = np.array([[ACTIVATIONS[activation](v) for v in x[0].astype(float)]])
     unit = weight(ops, np.eye(7))
@@ -208,7 +209,7 @@ def test_feed_forward(activation: Any) -> None:
     )
 
 
-def experts_of(ops: ReferenceOps, count: int, used: int, *, renormalize: bool, **shared: Any) -> Experts:
+def experts_of(ops: ReferenceBackend, count: int, used: int, *, renormalize: bool, **shared: Any) -> Experts:
     gate, up, down = (
         [weight(ops, floats(*shape, seed=10 * part + expert)) for expert in range(count)]
         for part, shape in enumerate([(6, 8), (6, 8), (8, 6)])
@@ -219,7 +220,7 @@ def experts_of(ops: ReferenceOps, count: int, used: int, *, renormalize: bool, *
 @pytest.mark.parametrize("renormalize", [True, False])
 @pytest.mark.parametrize("shared", [True, False])
 def test_mixture_of_experts(renormalize: bool, shared: bool) -> None:
-    ops = ReferenceOps()
+    ops = ReferenceBackend()
     extra = {}
     if shared:
         parts = {
@@ -251,7 +252,7 @@ def test_mixture_of_experts(renormalize: bool, shared: bool) -> None:
 
 
 def test_equal_router_probabilities_go_to_the_lower_expert() -> None:
-    ops = ReferenceOps()
+    ops = ReferenceBackend()
     shares = expert_shares(np.zeros((1, 4), np.float32), experts_of(ops, 4, 2, renormalize=True))
     assert shares.tolist() == [[0.5, 0.5, 0.0, 0.0]]
 
@@ -261,7 +262,7 @@ def test_activations_are_rounded_for_quantized_weights_only(type: str) -> None:
     matrix, x = quantized(type, 4, 256), floats(3, 256)
     values = dequantize(type, matrix.raw, (4, 256)).astype(np.float64)
     rounds = type not in ("F32", "BF16")
-    for ops in (ReferenceOps(), ReferenceOps(quantize_activations=True)):
+    for ops in (ReferenceBackend(), ReferenceBackend(quantize_activations=True)):
         seen = round_groups(x, 32) if rounds and ops.quantize_activations else x
         expected = seen.astype(np.float64) @ values.T
         (got,) = ops.project(step([0, 1, 2]), x, None, [ops.weight(matrix)])
@@ -269,7 +270,7 @@ def test_activations_are_rounded_for_quantized_weights_only(type: str) -> None:
 
 
 def test_embedding_rows_and_position_rows() -> None:
-    ops, matrix = ReferenceOps(), quantized("Q8_0", 12, 64)
+    ops, matrix = ReferenceBackend(), quantized("Q8_0", 12, 64)
     values = dequantize("Q8_0", matrix.raw, (12, 64))
     s = step([3, 4, 5])
     x = ops.embed(s, ops.table(matrix), 2.5)
@@ -279,7 +280,7 @@ def test_embedding_rows_and_position_rows() -> None:
 
 
 def test_logits_of_the_wanted_rows_only() -> None:
-    ops, norm = ReferenceOps(), Norm("rms", np.ones(8, np.float32), None, 1e-6)
+    ops, norm = ReferenceBackend(), Norm("rms", np.ones(8, np.float32), None, 1e-6)
     x, head = floats(4, 8), floats(11, 8, seed=1)
     s = step([0, 1, 2, 3])
     wanted = Step(s.tokens, s.positions, s.request_of, s.page_tables, np.array([1, 3], np.int32))

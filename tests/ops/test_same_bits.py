@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cutaway.ops.native import NativeOps
+from cutaway.ops.native import NativeBackend
 from cutaway.ops.protocol import F32, Experts, Norm, Step
 from tiny import ALIKE, SETS, TinyModel, floats, load_rows, matrix, step
 
@@ -22,7 +22,7 @@ class Runner:
     """Feeds requests chunk by chunk; every request has pages of its own, in an order of its own."""
 
     def __init__(self, *, threads: int, instruction_set: str, **model: object) -> None:
-        self.ops = NativeOps(threads=threads, instruction_set=instruction_set, max_rows=512)
+        self.ops = NativeBackend(threads=threads, instruction_set=instruction_set, max_rows=512)
         self.model = TinyModel(self.ops, **model)  # type: ignore[arg-type]
         self.run = self.ops.record(self.model.forward)
         self.held: dict[
@@ -102,7 +102,7 @@ def test_experts_whatever_their_company(name: str, type: str) -> None:
     x = floats(43, 256)
     rows = []
     for threads in (1, 2):
-        ops = NativeOps(threads=threads, instruction_set=name)
+        ops = NativeBackend(threads=threads, instruction_set=name)
         make = lambda r, c, seed, ops=ops: ops.weight(matrix(type, r, c, seed))  # noqa: E731
         experts = Experts(
             ops.weight(matrix("F32", 4, 256, 99)),

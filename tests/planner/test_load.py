@@ -7,7 +7,7 @@ import pytest
 from cutaway.bench import synthetic_model
 from cutaway.errors import ParameterError
 from cutaway.model import parse_rope_scaling
-from cutaway.ops.native import packed_bytes
+from cutaway.ops.opening import open_backend
 from cutaway.planner import DEFAULT_CONTEXT, LoadOptions, LoadPlan, check_kv_types, plan_load
 
 TRAINED = 1024
@@ -16,7 +16,7 @@ TRAINED = 1024
 def planned(options: LoadOptions) -> LoadPlan:
     file = synthetic_model("smollm2-135m")
     file.metadata = {**file.metadata, "llama.context_length": TRAINED}
-    return plan_load(file, options, packed_bytes)
+    return plan_load(file, options, open_backend())
 
 
 def test_the_layout_is_what_the_memory_was_counted_for() -> None:

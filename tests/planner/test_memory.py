@@ -10,7 +10,7 @@ import pytest
 from cutaway.errors import MemoryShortError
 from cutaway.formats import open_model
 from cutaway.model import kv_layout, read_spec
-from cutaway.planner import available_memory, check_memory, kv_pages, plan_memory, plan_rows, readable_bytes
+from cutaway.planner import check_memory, kv_pages, plan_memory, plan_rows, readable_bytes
 from cutaway.planner.memory import MemoryPlan
 
 
@@ -70,21 +70,6 @@ def test_too_little_memory_gives_both_numbers(smollm2_path: Path) -> None:
     with pytest.raises(MemoryShortError, match=rf"{plan.total} bytes .* {plan.total - 1} "):
         check_memory(plan, plan.total - 1)
     assert replace(plan, scratch=0).total < plan.total
-
-
-def test_available_memory(tmp_path: Path) -> None:
-    assert available_memory(tmp_path) is None
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   2000 kB\n")
-    assert available_memory(tmp_path) == 2_048_000
-    group = tmp_path / "sys/fs/cgroup"
-    group.mkdir(parents=True)
-    (group / "memory.max").write_text("max\n")
-    (group / "memory.current").write_text("700000\n")
-    (group / "memory.stat").write_text("anon 5\ninactive_file 200000\n")
-    assert available_memory(tmp_path) == 2_048_000
-    (group / "memory.max").write_text("1000000\n")
-    assert available_memory(tmp_path) == 500_000
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from cutaway.native import _native
-from cutaway.ops.native import NativeOps
+from cutaway.ops.native import NativeBackend
 
 Arithmetic = Literal["int8", "bf16", "f32"]
 ARITHMETICS: tuple[Arithmetic, ...] = ("int8", "bf16", "f32")
@@ -43,9 +43,9 @@ class Meter:
     memory's own bandwidth would be the wrong limit.
     """
 
-    def __init__(self, ops: NativeOps, bytes: int = LARGEST_BUFFER) -> None:
-        self.team = ops.team
-        self.instruction_set = ops.instruction_set
+    def __init__(self, backend: NativeBackend, bytes: int = LARGEST_BUFFER) -> None:
+        self.team = backend.team
+        self.instruction_set = backend.instruction_set
         self.buffer = np.ones(min(max(bytes, SMALLEST_BUFFER), LARGEST_BUFFER), np.uint8)
         self.rounds = {kind: self._rounds(kind) for kind in ARITHMETICS}
 

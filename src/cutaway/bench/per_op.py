@@ -44,7 +44,7 @@ def measure_ops(subject: Subject, step: Step, *, rounds: int = 7) -> StepTime:
     costs = step_costs(subject.decoder, subject.layout, step)
     names = [subject.program.name(i) for i in range(len(subject.program))]
     assert [c.op for c in costs] == names, "the counted ops are not the recorded ones"
-    meter = Meter(subject.ops, int(total(costs).bytes))
+    meter = Meter(subject.backend, int(total(costs).bytes))
     limits, wholes = [], []
     seconds: list[list[float]] = [[] for _ in costs]
     subject.run(step)

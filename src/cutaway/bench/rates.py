@@ -93,7 +93,7 @@ def measure(
 ) -> list[Rate]:
     """Every work and the limits in turn, `rounds` times. The first round only warms up. Raises ParameterError."""
     running = [_prepare(subject, work) for work in works]
-    meters = {id(one): Meter(subject.ops, one.step_bytes) for one in running}
+    meters = {id(one): Meter(subject.backend, one.step_bytes) for one in running}
     for one in running:
         _size(one, clock)
     for _ in range(rounds):

@@ -21,15 +21,16 @@ def about(subject: Subject) -> dict[str, Any]:
     return {
         "model": subject.name,
         "processor": processor(),
-        "instruction_set": subject.ops.instruction_set,
-        "threads": subject.ops.threads,
+        "instruction_set": subject.backend.instruction_set,
+        "threads": subject.backend.threads.count,
         "kv": [subject.settings.key_type, subject.settings.value_type],
     }
 
 
 def headline(subject: Subject) -> str:
     kinds = "/".join(dict.fromkeys([subject.settings.key_type, subject.settings.value_type]))
-    return f"{subject.name}: {subject.ops.threads} threads, {subject.ops.instruction_set}, keys and values in {kinds}"
+    about = subject.backend.describe()
+    return f"{subject.name}: {about.threads.count} threads, {about.instruction_set}, keys and values in {kinds}"
 
 
 def processor() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 from cutaway.errors import MemoryShortError
 from cutaway.formats import ModelFile
 from cutaway.model import Decoder, ModelSpec, kv_groups, kv_layout, load_decoder, read_spec
-from cutaway.ops.native import NativeOps
-from cutaway.ops.packing import packed_bytes
-from cutaway.ops.protocol import F32, I32, KVLayout, KVType, Step
-from cutaway.planner import PAGE_SIZE, STEP_ROWS, STEP_TOKENS, available_memory, plan_memory, readable_bytes
+from cutaway.ops.backend import Backend
+from cutaway.ops.native import NativeBackend
+from cutaway.ops.protocol import I32, KVLayout, KVType, Step
+from cutaway.ops.recording import RecordedStep
+from cutaway.planner import PAGE_SIZE, plan_memory, readable_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,11 @@ class Subject:
 
     name: str
     spec: ModelSpec
-    ops: NativeOps
+    backend: NativeBackend
     decoder: Decoder
     layout: KVLayout
     settings: Settings
-    run: Callable[[Step], F32]
+    run: RecordedStep
     program: Any
     tables: tuple[I32, ...]
 
@@ -53,30 +54,29 @@ class Subject:
         """
         spec = read_spec(file)
         isa = settings.instruction_set
-        ops = NativeOps(
-            threads=settings.threads, adapts=settings.adapts, max_tokens=STEP_TOKENS, max_rows=STEP_ROWS,
-            instruction_set=isa,
+        backend = NativeBackend(
+            threads=settings.threads, adapts=settings.adapts, instruction_set=isa
         )  # fmt: skip
         width = -(-settings.context // PAGE_SIZE)
         pages = tuple(width * settings.streams for _ in kv_groups(spec))
         layout = kv_layout(
             spec, pages=pages, page_size=PAGE_SIZE, key_type=settings.key_type, value_type=settings.value_type
         )
-        _check_memory(file, spec, settings, layout, held)
-        decoder = load_decoder(file, spec, ops, context=settings.context)
+        _check_memory(file, spec, settings, layout, held, backend)
+        decoder = load_decoder(file, spec, backend, context=settings.context)
         decoder.open_cache(layout)
-        run = decoder.step_function()
+        run = backend.record(decoder.forward)
         table = np.arange(width * settings.streams, dtype=np.int32).reshape(settings.streams, width)
-        subject = cls(name, spec, ops, decoder, layout, settings, run, ops.program, (table,) * len(pages))
+        subject = cls(name, spec, backend, decoder, layout, settings, run, run.program, (table,) * len(pages))
         subject.fill()
         return subject
 
     # --- steps --------------------------------------------------------------------------------------------------------
     def prompt(self, tokens: int, *, stream: int = 0) -> list[Step]:
-        """A whole prompt in chunks of at most STEP_TOKENS; logits of its last token only."""
+        """A whole prompt in chunks of at most one step; logits of its last token only."""
         return [
             self._step(np.arange(a, b), np.full(b - a, stream), [b - a - 1] if b == tokens else [])
-            for a, b in _chunks(tokens)
+            for a, b in self._chunks(tokens)
         ]
 
     def decoding(self, position: int, streams: int) -> Step:
@@ -92,13 +92,17 @@ class Subject:
 
         One real chunk leaves finite values in all buffers; then only the ops that store keys and values are run.
         """
-        first = self.prompt(min(STEP_TOKENS, self.settings.context))[0]
+        first = self.prompt(min(self.backend.limits.tokens, self.settings.context))[0]
         self.run(first)
         storing = [i for i in range(len(self.program)) if self.program.name(i) == "rotate_store"]
         for stream in range(self.settings.streams):
             for step in self.prompt(self.settings.context, stream=stream):
                 for op in storing:
                     self.run_op(step, op)
+
+    def _chunks(self, tokens: int) -> Iterator[tuple[int, int]]:
+        most = self.backend.limits.tokens
+        return ((a, min(a + most, tokens)) for a in range(0, tokens, most))
 
     def _step(self, positions: Any, streams: Any, rows: list[int]) -> Step:
         tokens = np.random.default_rng(len(positions)).integers(0, self.spec.vocab, len(positions))
@@ -108,13 +112,11 @@ class Subject:
         )  # fmt: skip
 
 
-def _chunks(tokens: int) -> Iterator[tuple[int, int]]:
-    return ((a, min(a + STEP_TOKENS, tokens)) for a in range(0, tokens, STEP_TOKENS))
-
-
-def _check_memory(file: ModelFile, spec: ModelSpec, settings: Settings, layout: KVLayout, held: int) -> None:
-    plan = plan_memory(file, spec, packed_bytes, context=settings.context, page_size=PAGE_SIZE)
-    needed, available = plan.weight_bytes + layout.total_bytes() + plan.positions + plan.scratch, available_memory()
+def _check_memory(
+    file: ModelFile, spec: ModelSpec, settings: Settings, layout: KVLayout, held: int, backend: Backend
+) -> None:
+    plan = plan_memory(file, spec, backend.packed_bytes, context=settings.context, page_size=PAGE_SIZE)
+    needed, available = plan.weight_bytes + layout.total_bytes() + plan.positions + plan.scratch, backend.free_memory()
     if available is not None and needed > available:
         weights, kv = readable_bytes(plan.weight_bytes), readable_bytes(layout.total_bytes())
         beside = f", beside {readable_bytes(held)} of random blocks" if held else ""

@@ -91,12 +91,13 @@ def numbers(name: str, text: str) -> list[int]:
 def _load(options: BenchOptions, works: list[Work]) -> Subject:
     from cutaway.bench import Settings, Subject, held_bytes, synthetic_model
     from cutaway.formats import open_model
-    from cutaway.planner import STEP_ROWS, check_kv_types
+    from cutaway.ops.backend import StepLimits
+    from cutaway.planner import check_kv_types
 
     check_kv_types(options.kv_k, options.kv_v)
     streams = max(1, *(w.streams for w in works), 1)
-    if streams > STEP_ROWS:
-        raise ParameterError(f"streams is {streams}; it must be at most {STEP_ROWS}")
+    if streams > (most := StepLimits().rows):
+        raise ParameterError(f"streams is {streams}; it must be at most {most}")
     settings = Settings(
         context=max(w.reach for w in works), streams=streams, threads=options.threads,
         key_type=cast("KVType", options.kv_k), value_type=cast("KVType", options.kv_v),

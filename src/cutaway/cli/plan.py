@@ -27,16 +27,17 @@ def plan(
     """Say what a model takes in memory: weights as the backend packs them, keys and values, buffers."""
     from cutaway.formats import open_model
     from cutaway.model import parse_rope_scaling
-    from cutaway.ops.native import packed_bytes
-    from cutaway.planner import LoadOptions, available_memory, plan_load, plan_rows, readable_bytes
+    from cutaway.ops.opening import open_backend
+    from cutaway.planner import LoadOptions, plan_load, plan_rows, readable_bytes
 
     if requests < 1:
         raise ParameterError(f"requests is {requests}; it must be at least 1")
     scaling = parse_rope_scaling(rope_scaling) if rope_scaling else None
     options = LoadOptions(context, requests, cast("KVType", kv_k), cast("KVType", kv_v), scaling)
+    backend = open_backend()
     with open_model(model_on_disk(model).path) as file:
-        made = plan_load(file, options, packed_bytes).memory
-    available = available_memory()
+        made = plan_load(file, options, backend).memory
+    available = backend.free_memory()
     if as_json:
         rows = [{"what": what, "of": of, "bytes": count} for what, of, count in plan_rows(made)]
         write_json({"model": model, "total": made.total, "available": available, "context": made.context, "rows": rows})

@@ -8,10 +8,9 @@ def version() -> None:
     import platform
 
     import cutaway
-    from cutaway.native import _native
-    from cutaway.ops.cores import choose_threads
+    from cutaway.ops.opening import open_backend
 
-    threads = choose_threads()
-    runs_on = f"Python {platform.python_version()}, {platform.machine()}, kernels: {_native.instruction_set()}"
+    backend = open_backend().describe()
+    runs_on = f"Python {platform.python_version()}, {platform.machine()}, kernels: {backend.instruction_set}"
     print(f"cutaway {cutaway.__version__} ({runs_on})")
-    print(f"threads: {threads.count} ({threads.why})")
+    print(f"threads: {backend.threads.count} ({backend.threads.why})")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cutaway.model.spec import ModelSpec
+from cutaway.ops.backend import Backend
 from cutaway.ops.protocol import F32, Attention, Experts, Hidden, KVLayer, KVLayout, Norm, Ops, Rope, Step, Weight
 
 
@@ -47,7 +48,7 @@ class Decoder:
     """
 
     spec: ModelSpec
-    ops: Ops
+    backend: Backend
     context: int
     embedding: Any
     layers: tuple[Layer, ...]
@@ -59,11 +60,11 @@ class Decoder:
 
     def open_cache(self, layout: KVLayout) -> None:
         """Allocate the pages that `forward` reads and writes; an earlier cache is dropped."""
-        self.cache = self.ops.open_cache(layout)
+        self.cache = self.backend.open_cache(layout)
 
     def step_function(self) -> Callable[[Step], F32]:
         """From a step to its logits, float32 [rows, vocab], as one call. Call `open_cache` first."""
-        return self.ops.record(self.forward)
+        return self.backend.record(self.forward)
 
     def forward(self, ops: Ops, step: Step) -> Hidden:
         """One pass over a step: logits [rows, vocab]."""

@@ -15,7 +15,8 @@ from cutaway.model.spec_config import spec_from_config
 from cutaway.model.spec_gguf import spec_from_gguf
 from cutaway.model.tensor_source import TensorSource
 from cutaway.model.transforms import half_order, per_head_order, pick_rows, row_range, stack_member
-from cutaway.ops.protocol import F32, Attention, Experts, Matrix, Norm, Ops, Rope, Weight
+from cutaway.ops.backend import Backend
+from cutaway.ops.protocol import F32, Attention, Experts, Matrix, Norm, Rope, Weight
 
 
 def read_spec(file: ModelFile) -> ModelSpec:
@@ -28,14 +29,14 @@ def read_spec(file: ModelFile) -> ModelSpec:
 
 
 def load_decoder(
-    file: ModelFile, spec: ModelSpec, ops: Ops, *, context: int, rope_scaling: RopeScaling | None = None
+    file: ModelFile, spec: ModelSpec, backend: Backend, *, context: int, rope_scaling: RopeScaling | None = None
 ) -> Decoder:
     """Pack all weights of an opened model for a backend.
 
     context: tokens that a request may have, the length of position tables. rope_scaling: in place of the model's own.
     Raises FormatError (missing tensor, wrong shape), UnsupportedError, ParameterError.
     """
-    return _Loader(file, spec, ops, context, rope_scaling, TensorSource.of(file, spec), {}).decoder()
+    return _Loader(file, spec, backend, context, rope_scaling, TensorSource.of(file, spec), {}).decoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class _Loader:
 
     file: ModelFile
     spec: ModelSpec
-    ops: Ops
+    backend: Backend
     context: int
     rope_scaling: RopeScaling | None
     source: TensorSource
@@ -55,11 +56,11 @@ class _Loader:
         if self.rope_scaling is not None and spec.rope is None:
             raise ParameterError(f"rope_scaling: {spec.family} has no rotary positions")
         table, tensor = source.matrix("embedding", spec.vocab, spec.hidden)
-        embedding = self.ops.table(table)
+        embedding = self.backend.table(table)
         head = self._head(table, tensor)
         decoder = Decoder(
             spec=spec,
-            ops=self.ops,
+            backend=self.backend,
             context=self.context,
             embedding=embedding,
             layers=tuple(self._layer(i) for i in range(spec.layers)),
@@ -154,7 +155,7 @@ class _Loader:
             starts = (0, sizes[0], sizes[0] + sizes[1])
             parts = [row_range(fused, start, size) for start, size in zip(starts, sizes, strict=True)]
             biases = [None if bias is None else bias[i : i + n] for i, n in zip(starts, sizes, strict=True)]
-        q, k, v = (self.ops.weight(part, b) for part, b in zip(parts, biases, strict=True))
+        q, k, v = (self.backend.weight(part, b) for part, b in zip(parts, biases, strict=True))
         self.file.drop(tensor)
         return q, k, v
 
@@ -167,7 +168,7 @@ class _Loader:
         fused, tensor = self.source.matrix("gate_up", 2 * width, hidden, layer)
         bias = self.source.bias("gate_up", 2 * width, layer)
         gate, up = (
-            self.ops.weight(row_range(fused, start, width), None if bias is None else bias[start : start + width])
+            self.backend.weight(row_range(fused, start, width), None if bias is None else bias[start : start + width])
             for start in (0, width)
         )
         self.file.drop(tensor)
@@ -200,7 +201,7 @@ class _Loader:
             return gate, self._expert_weights("expert_up", count, width, hidden, layer)
         fused, tensor = self.source.stack("expert_gate_up", count, 2 * width, hidden, layer)
         members = [stack_member(fused, i, 2 * count) for i in range(2 * count)]  # gate 0, up 0, gate 1, up 1, ...
-        weights = [self.ops.weight(member) for member in members]
+        weights = [self.backend.weight(member) for member in members]
         self.file.drop(tensor)
         return weights[0::2], weights[1::2]
 
@@ -210,7 +211,7 @@ class _Loader:
         if len(first.shape) != 3:
             return [self._pack_named(name, rows, inputs, layer, expert) for expert in range(count)]
         stacked, tensor = self.source.stack(name, count, rows, inputs, layer)
-        weights = [self.ops.weight(stack_member(stacked, i, count)) for i in range(count)]
+        weights = [self.backend.weight(stack_member(stacked, i, count)) for i in range(count)]
         self.file.drop(tensor)
         return weights
 
@@ -236,7 +237,7 @@ class _Loader:
         return self._pack(matrix, None, tensor)
 
     def _pack(self, matrix: Matrix, bias: F32 | None, tensor: Tensor) -> Weight:
-        weight = self.ops.weight(matrix, bias)
+        weight = self.backend.weight(matrix, bias)
         self.file.drop(tensor)
         return weight
 

@@ -60,11 +60,6 @@ def choose_threads(
     return Threads(count, why)
 
 
-def capped(asked: int | None) -> int | None:
-    """No more threads than may be used; None stays None."""
-    return None if asked is None else choose_threads(asked).count
-
-
 def cpu_quota(root: Path = Path("/")) -> float | None:
     """Cores that the control groups leave this process on average: the least of those on its path. None: no limit.
 

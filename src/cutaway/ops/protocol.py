@@ -1,4 +1,4 @@
-"""What a backend can do. A model is written once, against this protocol; a backend is one file.
+"""What a backend can compute in a step. A model is written once, against `Ops`; what loads it is in backend.py.
 
 The operations are cut where a backend can fuse: norm + activation quantization + several projections; rope + write to
 the cache; attention over pages; gate and up. A decoder layer is a handful of calls.
@@ -196,28 +196,8 @@ Forward = Callable[["Ops", Step], Hidden]
 
 
 class Ops(Protocol):
-    """A backend. The first group runs at load, the second inside a step, the third joins both.
+    """The operations of a step. A forward pass is written against them; a backend's `record` hands them to it."""
 
-    team: the extension's threads if it works on them; between steps they are free for others.
-    """
-
-    name: str
-    team: Any
-
-    # --- load -------------------------------------------------------------------------------------------------------
-    def weight(self, matrix: Matrix, bias: F32 | None = None) -> Weight:
-        """Pack a matrix for multiplication. bias: float32 [rows] or None. `matrix.raw` is not kept."""
-        ...
-
-    def table(self, matrix: Matrix) -> Any:
-        """An embedding table whose rows are read where they lie; `matrix.raw` is kept (it is a view of the file)."""
-        ...
-
-    def open_cache(self, layout: KVLayout) -> list[KVLayer]:
-        """Allocate the pages; returns one handle per layer, in layer order."""
-        ...
-
-    # --- step -------------------------------------------------------------------------------------------------------
     def embed(self, step: Step, table: Any, scale: float) -> Hidden:
         """Rows of the table times scale: [tokens, hidden]."""
         ...
@@ -262,13 +242,4 @@ class Ops(Protocol):
 
     def logits(self, step: Step, x: Hidden, norm: Norm, head: Weight, scale: float, softcap: float | None) -> Hidden:
         """softcap(scale * (head @ norm(x[rows]))): [rows, vocab]."""
-        ...
-
-    # --- whole steps ------------------------------------------------------------------------------------------------
-    def record(self, forward: Forward) -> Callable[[Step], F32]:
-        """Turn a forward pass into a function from a step to logits, float32 [rows, vocab].
-
-        The native backend runs `forward` once to record it; from then on a step is one call. The returned array may be
-        reused by the next call: copy what must last.
-        """
         ...

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,15 +22,13 @@ from cutaway.ops.protocol import (
     Activation,
     Attention,
     Experts,
-    Forward,
-    KVLayout,
     Matrix,
     Norm,
     Rope,
     Step,
     Weight,
 )
-from cutaway.ops.rounding import ACTIVATION_GROUP, ROUND, round_groups
+from cutaway.ops.rounding import ACTIVATION_GROUP, round_groups
 
 FLOAT_TYPES = frozenset({"F32", "F16", "BF16", "F64"})
 
@@ -135,36 +133,10 @@ def capped(x: F32, cap: float | None) -> F32:
 
 @dataclass(slots=True)
 class ReferenceOps:
-    """The backend. quantize_activations: round activations as the CPU backend does, where the weight is quantized.
-
-    quantize_cache: store keys and values in the layout's types; None: as quantize_activations, else everything is f32.
-    """
+    """quantize_activations: round activations as the CPU backend does, where the weight is quantized."""
 
     quantize_activations: bool = False
-    quantize_cache: bool | None = None
-    name: str = field(default="reference", init=False)
-    team: None = field(default=None, init=False)
 
-    # --- load -------------------------------------------------------------------------------------------------------
-    def weight(self, matrix: Matrix, bias: F32 | None = None) -> ReferenceWeight:
-        values = dequantize(matrix.type, matrix.raw, (matrix.rows, matrix.inputs))
-        return ReferenceWeight(matrix.type, values, bias)
-
-    def table(self, matrix: Matrix) -> Matrix:
-        return matrix
-
-    def open_cache(self, layout: KVLayout) -> list[ReferencePages]:
-        rounds = self.quantize_activations if self.quantize_cache is None else self.quantize_cache
-        round_key, round_value = (ROUND[t if rounds else "f32"] for t in (layout.key_type, layout.value_type))
-        layers: dict[int, ReferencePages] = {}
-        for index, group in enumerate(layout.groups):
-            shape = (group.pages, layout.page_size, layout.kv_heads, layout.head_dim)
-            for layer in group.layers:
-                keys, values = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-                layers[layer] = ReferencePages(keys, values, index, round_key, round_value)
-        return [layers[i] for i in range(len(layers))]
-
-    # --- step -------------------------------------------------------------------------------------------------------
     def embed(self, step: Step, table: Matrix, scale: float) -> F32:
         rows = table.raw.reshape(table.rows, -1)[step.tokens]
         return dequantize(table.type, rows.reshape(-1), (len(rows), table.inputs)) * scale
@@ -262,13 +234,6 @@ class ReferenceOps:
 
     def logits(self, step: Step, x: F32, norm: Norm, head: Weight, scale: float, softcap: float | None) -> F32:
         return capped(self.multiply(normalize(x[step.rows], norm), head) * scale, softcap)
-
-    # --- whole steps ------------------------------------------------------------------------------------------------
-    def record(self, forward: Forward) -> Callable[[Step], F32]:
-        def run(step: Step) -> F32:
-            return np.asarray(forward(self, step.without_adapters()), dtype=np.float32)
-
-        return run
 
 
 def expert_shares(logits: F32, experts: Experts) -> F32:

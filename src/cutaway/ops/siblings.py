@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from cutaway.native import _native
 
 
+@cache
 def siblings_gain(few: int, many: int) -> float:
     """How much faster many threads are than few, at reading memory and at multiplying: a measurement of some 50 ms."""
     buffer = np.ones(1 << 26, np.uint8)

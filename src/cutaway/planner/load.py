@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from cutaway.errors import ParameterError
 from cutaway.formats import ModelFile
 from cutaway.model import ModelSpec, RopeScaling, kv_layout, read_spec, stretched_context
+from cutaway.ops.backend import Backend
 from cutaway.ops.protocol import KV_ITEM_BYTES, KVLayout, KVType
-from cutaway.planner.memory import PAGE_SIZE, MemoryPlan, Packing, kv_pages, plan_memory
+from cutaway.planner.memory import PAGE_SIZE, MemoryPlan, kv_pages, plan_memory
 
 DEFAULT_CONTEXT = 4096
 
@@ -45,8 +46,8 @@ class LoadPlan:
     memory: MemoryPlan
 
 
-def plan_load(file: ModelFile, options: LoadOptions, packing: Packing) -> LoadPlan:
-    """Plan from an opened file's header alone. packing: the backend's rule for the bytes of a packed weight.
+def plan_load(file: ModelFile, options: LoadOptions, backend: Backend) -> LoadPlan:
+    """Plan from an opened file's header alone. The backend says what a packed weight takes and how large a step is.
 
     Raises FormatError, UnsupportedError.
     """
@@ -54,10 +55,11 @@ def plan_load(file: ModelFile, options: LoadOptions, packing: Packing) -> LoadPl
     reach = stretched_context(options.rope_scaling, spec.context)
     context = min(reach, DEFAULT_CONTEXT) if options.context is None else options.context
     memory = plan_memory(
-        file, spec, packing, context=context, page_size=PAGE_SIZE, requests=options.contexts,
-        key_type=options.key_type, value_type=options.value_type,
+        file, spec, backend.packed_bytes, context=context, page_size=PAGE_SIZE, requests=options.contexts,
+        key_type=options.key_type, value_type=options.value_type, limits=backend.limits,
     )  # fmt: skip
-    pages = kv_pages(spec, context=context, page_size=PAGE_SIZE, requests=options.contexts)
+    chunk = backend.limits.tokens
+    pages = kv_pages(spec, context=context, page_size=PAGE_SIZE, requests=options.contexts, chunk=chunk)
     layout = kv_layout(spec, pages=pages, page_size=PAGE_SIZE, key_type=options.key_type, value_type=options.value_type)
     return LoadPlan(spec, context, layout, memory)
 

@@ -14,14 +14,14 @@ from cutaway.errors import MemoryShortError
 from cutaway.formats import ModelFile
 from cutaway.model import ModelSpec, kv_groups, kv_layout
 from cutaway.model.tensor_source import TensorSource
+from cutaway.ops.backend import StepLimits
 from cutaway.ops.protocol import KVType
 
 Packing = Callable[[str, int, int], int]
 """(tensor type, rows, inputs) -> bytes of that matrix as a backend packs it."""
 
 PAGE_SIZE = 16  # tokens of a page of keys and values
-STEP_TOKENS = 512  # tokens of the largest step
-STEP_ROWS = 64  # rows of logits of the largest step
+LIMITS = StepLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class MemoryPlan:
     """Bytes, by what they are for.
 
     mapped: the embedding table, read where it lies in the file: the system may drop its pages, so it is not in the sum.
-    scratch: an estimate of the largest step's buffers.
+    scratch: an estimate of the buffers of the largest step, of step_tokens.
     """
 
     context: int
@@ -63,6 +63,7 @@ class MemoryPlan:
     positions: int
     scratch: int
     mapped: int
+    step_tokens: int
 
     @property
     def weight_bytes(self) -> int:
@@ -78,7 +79,7 @@ class MemoryPlan:
 
 
 def kv_pages(
-    spec: ModelSpec, *, context: int, page_size: int, requests: int = 1, chunk: int = STEP_TOKENS
+    spec: ModelSpec, *, context: int, page_size: int, requests: int = 1, chunk: int = LIMITS.tokens
 ) -> tuple[int, ...]:
     """Pages per group of `kv_groups` so that so many requests can fill the context at once.
 
@@ -101,9 +102,10 @@ def plan_memory(
     requests: int = 1,
     key_type: KVType = "bf16",
     value_type: KVType = "bf16",
+    limits: StepLimits = LIMITS,
 ) -> MemoryPlan:
     """Count a model's bytes. Reads nothing but what `open_model` has read. Raises FormatError, UnsupportedError."""
-    pages = kv_pages(spec, context=context, page_size=page_size, requests=requests)
+    pages = kv_pages(spec, context=context, page_size=page_size, requests=requests, chunk=limits.tokens)
     layout = kv_layout(spec, pages=pages, page_size=page_size, key_type=key_type, value_type=value_type)
     groups = tuple(GroupCost(g.window, len(g.layers), g.pages, layout.page_bytes(g) * g.pages) for g in layout.groups)
     weights, vectors, mapped = _weights(file, spec, packing)
@@ -117,8 +119,9 @@ def plan_memory(
         token_bytes=layout.token_bytes() * spec.layers,
         vectors=vectors,
         positions=_positions(spec, context),
-        scratch=_scratch(spec),
+        scratch=_scratch(spec, limits),
         mapped=mapped,
+        step_tokens=limits.tokens,
     )
 
 
@@ -150,11 +153,11 @@ def _positions(spec: ModelSpec, context: int) -> int:
     return tables + (context * spec.hidden * 4 if spec.positions in ("learned", "sinusoidal") else 0)
 
 
-def _scratch(spec: ModelSpec) -> int:
+def _scratch(spec: ModelSpec, limits: StepLimits) -> int:
     """Rows of a layer that are alive at once, float32, and the logits."""
     heads = (spec.heads + 2 * spec.kv_heads) * spec.head_dim
     widest = max(spec.intermediate, spec.experts.intermediate * spec.experts.used if spec.experts else 0)
-    return 4 * (STEP_TOKENS * (3 * spec.hidden + 2 * heads + 3 * widest) + STEP_ROWS * spec.vocab)
+    return 4 * (limits.tokens * (3 * spec.hidden + 2 * heads + 3 * widest) + limits.rows * spec.vocab)
 
 
 def check_memory(plan: MemoryPlan, available: int | None) -> None:
@@ -180,7 +183,7 @@ def plan_rows(plan: MemoryPlan) -> list[tuple[str, str, int]]:
         rows.append((f"keys and values, {kind}", f"{g.layers} layers, {g.pages} pages", g.bytes))
     rows += [
         ("positions", f"{plan.context} tokens", plan.positions),
-        ("scratch", f"about; steps of {STEP_TOKENS} tokens", plan.scratch),
+        ("scratch", f"about; steps of {plan.step_tokens} tokens", plan.scratch),
         ("total", f"beside {readable_bytes(plan.mapped)} of the file that stay mapped", plan.total),
     ]
     return rows

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import cutaway
 from cutaway.errors import HashMismatchError
 from cutaway.formats import open_model
-from cutaway.native import _native
+from cutaway.ops.opening import open_backend
 from cutaway.registry import Manifest, home
 from cutaway.registry.store import hash_file, model_path, write_whole
 
@@ -51,7 +50,7 @@ def model_hash(path: Path, manifest: Manifest | None, *, always: bool) -> tuple[
 
 def instruction_set(backend: str) -> str:
     """Which one this machine's engine uses."""
-    return _native.instruction_set(os.environ.get("CUTAWAY_ISA", "")) if backend == "native" else backend
+    return open_backend(backend).describe().instruction_set
 
 
 def _files(path: Path, manifest: Manifest | None) -> list[tuple[str, Path]]:

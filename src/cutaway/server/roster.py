@@ -15,8 +15,8 @@ from typing import Any
 from cutaway.assemble import Engine
 from cutaway.config import Config, ModelConfig, parse_bytes
 from cutaway.errors import CutawayError, MemoryShortError
-from cutaway.ops.cores import choose_threads
-from cutaway.planner import available_memory, readable_bytes
+from cutaway.ops.host_memory import available_memory
+from cutaway.planner import readable_bytes
 from cutaway.registry import resolve
 from cutaway.server.names import Names, check_pin
 from cutaway.server.problems import ApiError, as_api_error
@@ -144,8 +144,9 @@ class Roster:
                 "model loaded", model=served.name, sha256=served.sha256, context=engine.context,
                 memory=readable_bytes(served.plan.total), seconds=round(monotonic() - began, 2),
             )  # fmt: skip
-            chosen = choose_threads(served.config.threads)
-            self._tell("threads chosen", model=served.name, threads=chosen.count, why=chosen.why)
+            if (backend := engine.backend) is not None:
+                chosen = backend.threads
+                self._tell("threads chosen", model=served.name, threads=chosen.count, why=chosen.why)
             for warning in engine.warnings:
                 self._tell("model warning", model=served.name, warning=warning)
         except BaseException as error:

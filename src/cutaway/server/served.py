@@ -13,7 +13,7 @@ from cutaway.config import Config, ModelConfig
 from cutaway.errors import HashMismatchError
 from cutaway.formats import open_model
 from cutaway.model import parse_rope_scaling
-from cutaway.ops.native import packed_bytes
+from cutaway.ops.opening import open_backend
 from cutaway.ops.protocol import KVType
 from cutaway.planner import LoadOptions, MemoryPlan, plan_load
 from cutaway.registry import Resolved, resolve
@@ -101,17 +101,12 @@ def look(config: ModelConfig, *, always_hash: bool) -> Looked:
     with open_model(found.path) as file:
         scaling = parse_rope_scaling(config.rope_scaling) if config.rope_scaling else None
         options = LoadOptions(config.context, config.contexts or CONTEXTS, _kv(config.kv_k), _kv(config.kv_v), scaling)
-        plan = plan_load(file, options, packed_bytes if config.backend == "native" else _float_bytes)
+        plan = plan_load(file, options, open_backend(config.backend or "native"))
         return Looked(found, sha256, file.format, plan.memory, hashed)
 
 
 def _kv(kind: str | None) -> KVType:
     return kind or "bf16"  # type: ignore[return-value]
-
-
-def _float_bytes(_type: str, rows: int, inputs: int) -> int:
-    """The reference backend's packing."""
-    return 4 * rows * inputs
 
 
 def open_engine(served: Served) -> Engine:

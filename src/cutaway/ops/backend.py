@@ -1,0 +1,72 @@
+"""What loads a model's weights and runs its steps. A backend is chosen by name (opening.py) and made before a model is.
+
+The decoder sees two sides of it, one at a time: the backend itself while weights are packed and pages allocated, and
+the operations of a step (protocol.Ops), which `record` hands to a forward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cutaway.ops.cores import Threads
+from cutaway.ops.protocol import F32, Forward, KVLayer, KVLayout, Matrix, Step, Weight
+
+
+@dataclass(frozen=True, slots=True)
+class StepLimits:
+    """The largest step: its tokens, and its rows of logits."""
+
+    tokens: int = 512
+    rows: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a backend computes with, for people and for fingerprints. instruction_set: equal sets give equal bits.
+    threads: how many work on a step at most, and why."""
+
+    instruction_set: str
+    threads: Threads
+
+
+class Backend(Protocol):
+    """name: as `open_backend` takes it. limits: of one step."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def limits(self) -> StepLimits: ...
+
+    def weight(self, matrix: Matrix, bias: F32 | None = None) -> Weight:
+        """Pack a matrix for multiplication. bias: float32 [rows] or None. `matrix.raw` is not kept."""
+        ...
+
+    def table(self, matrix: Matrix) -> Any:
+        """An embedding table whose rows are read where they lie; `matrix.raw` is kept (it is a view of the file)."""
+        ...
+
+    def open_cache(self, layout: KVLayout) -> list[KVLayer]:
+        """Allocate the pages; returns one handle per layer, in layer order."""
+        ...
+
+    def record(self, forward: Forward) -> Callable[[Step], F32]:
+        """Turn a forward pass into a function from a step to logits, float32 [rows, vocab].
+
+        The native backend runs `forward` once to record it; from then on a step is one call. The returned array may be
+        reused by the next call: copy what must last.
+        """
+        ...
+
+    def packed_bytes(self, type: str, rows: int, inputs: int) -> int:
+        """Bytes that `weight` takes for a matrix of a GGUF type: the arithmetic that packing itself uses."""
+        ...
+
+    def free_memory(self) -> int | None:
+        """Bytes that weights and pages may still take where this backend keeps them. None: not to be known."""
+        ...
+
+    def describe(self) -> Description:
+        """What it computes with. Where nobody says how many threads, the first call may measure for some 50 ms."""
+        ...

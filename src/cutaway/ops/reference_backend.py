@@ -1,0 +1,59 @@
+"""The reference as a backend: weights as float32, keys and values as float32 arrays, a step in plain NumPy calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cutaway.formats import dequantize
+from cutaway.ops.backend import Description, StepLimits
+from cutaway.ops.cores import Threads
+from cutaway.ops.host_memory import available_memory
+from cutaway.ops.protocol import F32, Forward, KVLayout, Matrix, Step
+from cutaway.ops.reference import ReferenceOps, ReferencePages, ReferenceWeight
+from cutaway.ops.rounding import ROUND
+
+
+@dataclass(slots=True)
+class ReferenceBackend(ReferenceOps):
+    """quantize_cache: store keys and values in the layout's types; None: as quantize_activations, else everything is
+    float32. It computes each step as it comes, so it is its own recording."""
+
+    quantize_cache: bool | None = None
+    name: str = field(default="reference", init=False)
+    limits: StepLimits = field(default=StepLimits(), init=False)
+
+    def weight(self, matrix: Matrix, bias: F32 | None = None) -> ReferenceWeight:
+        values = dequantize(matrix.type, matrix.raw, (matrix.rows, matrix.inputs))
+        return ReferenceWeight(matrix.type, values, bias)
+
+    def table(self, matrix: Matrix) -> Matrix:
+        return matrix
+
+    def open_cache(self, layout: KVLayout) -> list[ReferencePages]:
+        rounds = self.quantize_activations if self.quantize_cache is None else self.quantize_cache
+        round_key, round_value = (ROUND[t if rounds else "f32"] for t in (layout.key_type, layout.value_type))
+        layers: dict[int, ReferencePages] = {}
+        for index, group in enumerate(layout.groups):
+            shape = (group.pages, layout.page_size, layout.kv_heads, layout.head_dim)
+            for layer in group.layers:
+                keys, values = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+                layers[layer] = ReferencePages(keys, values, index, round_key, round_value)
+        return [layers[i] for i in range(len(layers))]
+
+    def record(self, forward: Forward) -> Callable[[Step], F32]:
+        def run(step: Step) -> F32:
+            return np.asarray(forward(self, step.without_adapters()), dtype=np.float32)
+
+        return run
+
+    def packed_bytes(self, type: str, rows: int, inputs: int) -> int:
+        return 4 * rows * inputs
+
+    def free_memory(self) -> int | None:
+        return available_memory()
+
+    def describe(self) -> Description:
+        return Description("reference", Threads(1, "as NumPy does"))
