@@ -39,7 +39,9 @@ class Answer:
 class Oracle:
     """step_function: a step to logits; layout: pages enough for the whole context in every group, windows too."""
 
-    def __init__(self, step_function: Callable[[Step], F32], layout: KVLayout, tokenizer: Any, *, context: int) -> None:
+    def __init__(
+        self, step_function: Callable[[Step], Any], layout: KVLayout, tokenizer: Any, *, context: int
+    ) -> None:
         self.step_function = step_function
         self.layout = layout
         self.tokenizer = tokenizer
@@ -47,7 +49,7 @@ class Oracle:
 
     def logits(self, tokens: Sequence[int], rows: int = 1) -> F32:
         """float32 [rows, vocab] after the last `rows` tokens."""
-        return self.step_function(whole_step(tokens, self.layout, rows)).copy()
+        return self.step_function(whole_step(tokens, self.layout, rows)).values.copy()
 
     def answer(self, prompt: Sequence[int], params: SamplingParams, *, seed: int, choice: int = 0) -> Answer:
         """What the engine must answer."""

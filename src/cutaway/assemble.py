@@ -148,7 +148,7 @@ class Engine:
         decoder.open_cache(plan.layout)
         core = EngineCore(
             decoder.step_function(), plan.layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
-            team=getattr(backend, "team", None), speculate=options.speculate is not None,
+            speculate=options.speculate is not None,
             cost=CostModel.for_weights(memory.weight_bytes),
             limits=Limits(max_requests=options.max_requests, max_tokens=limits.tokens, max_rows=limits.rows,
                           step_us=1_000 * options.step_ms, long_us=2_500 * options.step_ms),

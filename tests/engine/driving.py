@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cutaway.engine import CostModel, EngineCore, Event, Finished, Limits, Stream, TokenChosen
-from cutaway.ops.protocol import F32, KVLayout, Step
+from cutaway.ops.protocol import KVLayout, Step
+from cutaway.ops.rows import Rows
 from cutaway.sampling import SamplingParams
 from engine.fake_model import VOCAB, FakeModel, LetterTokenizer, layout
 from oracle import Answer, Oracle
@@ -27,7 +28,7 @@ class Worth(CostModel):
         pass
 
 
-def core(model: Callable[[Step], F32], kv: KVLayout, **options: Any) -> EngineCore:
+def core(model: Callable[[Step], Rows], kv: KVLayout, **options: Any) -> EngineCore:
     return EngineCore(model, kv, TOKENIZER, vocab=VOCAB, **({"context": CONTEXT, "limits": LIMITS} | options))
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from cutaway.ops.protocol import F32, KVGroup, KVLayout, Step
+from cutaway.ops.protocol import KVGroup, KVLayout, Step
+from cutaway.ops.rows import HostRows
 
 VOCAB = 24
 U64 = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
@@ -33,7 +34,7 @@ def mix(x: U64) -> U64:
 
 
 class FakeModel:
-    """Callable as a step function: float32 [rows, VOCAB]."""
+    """Callable as a step function: rows of VOCAB logits."""
 
     def __init__(self, kv: KVLayout, vocab: int = VOCAB) -> None:
         self.layout = kv
@@ -41,7 +42,7 @@ class FakeModel:
         self.storage = [np.zeros((group.pages, kv.page_size), np.uint64) for group in kv.groups]
         self.steps: list[Step] = []
 
-    def __call__(self, step: Step) -> F32:
+    def __call__(self, step: Step) -> HostRows:
         self.steps.append(step)
         size = self.layout.page_size
         positions = step.positions.astype(np.int64)
@@ -53,7 +54,7 @@ class FakeModel:
             storage[pages, positions % size] = x
             x = mix(x + self._seen(step, group, storage, table))
         logits = mix(x[step.rows][:, None] ^ np.arange(1, self.vocab + 1, dtype=np.uint64)[None, :])
-        return ((logits >> np.uint64(40)).astype(np.float32) / np.float32(2**21)).astype(np.float32)  # 0 to 8
+        return HostRows(((logits >> np.uint64(40)).astype(np.float32) / np.float32(2**21)).astype(np.float32))  # 0 to 8
 
     def _seen(self, step: Step, group: KVGroup, storage: U64, table: np.ndarray) -> U64:
         """What each token reads: a sum over its window, every slot weighted by its position."""

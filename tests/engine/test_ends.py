@@ -12,18 +12,19 @@ import pytest
 from cutaway.engine import Limits
 from cutaway.errors import EngineError
 from cutaway.ops.protocol import F32, Step
+from cutaway.ops.rows import HostRows
 from engine.driving import FULL, GREEDY, WINDOWS, answers, core, drain, last, oracle
 from engine.fake_model import VOCAB, FakeModel
 from oracle import Answer
 
 
-def poisoned(model: FakeModel, token: int) -> Callable[[Step], F32]:
+def poisoned(model: FakeModel, token: int) -> Callable[[Step], HostRows]:
     """NaN in the rows of every request that holds `token` in this step."""
 
-    def step_function(step: Step) -> F32:
+    def step_function(step: Step) -> HostRows:
         logits = model(step)
         bad = set(step.request_of[step.tokens == token])
-        logits[[i for i, row in enumerate(step.rows) if step.request_of[row] in bad]] = np.nan
+        logits.values[[i for i, row in enumerate(step.rows) if step.request_of[row] in bad]] = np.nan
         return logits
 
     return step_function
@@ -59,7 +60,7 @@ def test_a_stage_that_raises_ends_its_request_and_no_other() -> None:
 def test_a_model_that_raises_ends_the_requests_of_its_step_and_the_engine_goes_on() -> None:
     model = FakeModel(FULL)
 
-    def fails_once(step: Step) -> F32:
+    def fails_once(step: Step) -> HostRows:
         if len(model.steps) == 2:
             model.steps.append(step)
             raise RuntimeError("no memory in the kernel")
@@ -104,7 +105,7 @@ def test_closing_during_a_run_ends_running_and_queued_requests_once() -> None:
     model = FakeModel(FULL)
     started = threading.Event()
 
-    def slow(step: Step) -> F32:
+    def slow(step: Step) -> HostRows:
         started.set()
         time.sleep(0.01)
         return model(step)

@@ -23,9 +23,9 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     together = cutaway.engine.drawing.draw_together
 
-    def counted(logits: Any, samplers: Any, team: Any) -> Any:
+    def counted(rows: Any, samplers: Any) -> Any:
         counts.append(len(samplers))
-        return together(logits, samplers, team)
+        return together(rows, samplers)
 
     monkeypatch.setattr(cutaway.engine.drawing, "draw_together", counted)
     return counts

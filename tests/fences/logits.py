@@ -50,7 +50,7 @@ def _run(decoder: Decoder, case: Case, types: tuple[KVType, KVType]) -> str:
         decoder.spec, pages=(pages,) * groups, page_size=PAGE_SIZE, key_type=types[0], value_type=types[1]
     )
     decoder.open_cache(layout)
-    step_function = decoder.step_function()
+    step_function: Any = decoder.step_function()
     tables = (np.arange(pages, dtype=np.int32)[::-1].reshape(1, -1).copy(),) * groups
     prompt = (bits("prompt", case.prompt) % np.uint64(case.sizes.vocab)).astype(np.int32)
     chosen, hashes, start = [], [], 0
@@ -60,7 +60,7 @@ def _run(decoder: Decoder, case: Case, types: tuple[KVType, KVType]) -> str:
         count = len(tokens)
         places = np.arange(start, start + count, dtype=np.int32)
         rows = np.arange(count, dtype=np.int32)[-LAST_ROWS:]
-        logits = step_function(Step(np.array(tokens, np.int32), places, np.zeros(count, np.int32), tables, rows))
+        logits = step_function(Step(np.array(tokens, np.int32), places, np.zeros(count, np.int32), tables, rows)).values
         hashes.extend(hash_row(row) for row in logits)
         start += count
         return int(np.argmax(logits[-1]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +43,13 @@ def logits_in_chunks(
         decoder.spec, pages=(pages,) * len(groups), page_size=PAGE, key_type=key_type, value_type=value_type
     )
     decoder.open_cache(layout)
-    run: Callable[[Step], F32] = decoder.step_function()
+    run: Callable[[Step], Any] = decoder.step_function()
     table = np.arange(pages, dtype=np.int32)[None]
     for start in range(0, len(ids), CHUNK):
         tokens = np.asarray(ids[start : start + CHUNK], np.int32)
         rows = np.arange(max(0, first - start), len(tokens), dtype=np.int32)
         positions = np.arange(start, start + len(tokens), dtype=np.int32)
-        logits = run(Step(tokens, positions, np.zeros(len(tokens), np.int32), (table,) * len(groups), rows))
+        logits = run(Step(tokens, positions, np.zeros(len(tokens), np.int32), (table,) * len(groups), rows)).values
         if len(rows):
             yield logits
 

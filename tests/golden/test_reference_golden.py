@@ -58,7 +58,7 @@ def test_logits(model: tuple[str, Decoder]) -> None:
     name, decoder = model
     golden = kl.load_golden(name).text
     count = len(golden.ids)
-    compare(golden, decoder.step_function()(step(decoder, golden.ids, 0, count)))
+    compare(golden, decoder.step_function()(step(decoder, golden.ids, 0, count)).values)
 
 
 def test_logits_beyond_the_window(model: tuple[str, Decoder]) -> None:
@@ -69,7 +69,7 @@ def test_logits_beyond_the_window(model: tuple[str, Decoder]) -> None:
         return
     rows = len(golden.tail)
     assert len(golden.ids) - rows > 512
-    compare(golden, decoder.step_function()(step(decoder, golden.ids, 0, rows)))
+    compare(golden, decoder.step_function()(step(decoder, golden.ids, 0, rows)).values)
 
 
 def test_greedy_tokens(model: tuple[str, Decoder]) -> None:
@@ -79,7 +79,7 @@ def test_greedy_tokens(model: tuple[str, Decoder]) -> None:
     run: Callable[[Step], Any] = decoder.step_function()
     tokens, start, got = golden.prompt.tolist(), 0, []
     for _ in range(64):
-        best = int(run(step(decoder, tokens, start, 1))[0].argmax())
+        best = int(run(step(decoder, tokens, start, 1)).row(0).argmax())
         start += len(tokens)
         tokens = [best]
         got.append(best)

@@ -25,7 +25,7 @@ def run_tokens(decoder: Decoder, ids: Sequence[int], chunks: Sequence[int], type
     groups = len(set(spec.windows))
     layout = kv_layout(spec, pages=(count + 2,) * groups, page_size=PAGE, key_type=types[0], value_type=types[1])
     decoder.open_cache(layout)
-    step_function = decoder.step_function()
+    step_function: Any = decoder.step_function()
     order = np.random.default_rng(5)
     tables = tuple(order.permutation(count + 2)[None, :count].astype(np.int32) for _ in range(groups))
     assert sum(chunks) == len(ids)
@@ -34,7 +34,7 @@ def run_tokens(decoder: Decoder, ids: Sequence[int], chunks: Sequence[int], type
         positions = np.arange(start, start + size, dtype=np.int32)
         rows = np.arange(size, dtype=np.int32)
         tokens = np.array(ids[start : start + size], np.int32)
-        logits.append(step_function(Step(tokens, positions, np.zeros(size, np.int32), tables, rows)).copy())
+        logits.append(step_function(Step(tokens, positions, np.zeros(size, np.int32), tables, rows)).values.copy())
         start += size
     return np.concatenate(logits)
 

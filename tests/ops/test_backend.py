@@ -45,7 +45,7 @@ def test_memory_and_limits(backend: Backend) -> None:
 def test_the_largest_step_is_the_one_that_the_limits_name() -> None:
     model = TinyModel(NativeBackend(threads=1, max_tokens=5, max_rows=2))
     run = model.ops.record(model.forward)
-    assert run(step(5, pages=model.pages, groups=2, rows=[0, 4])).shape == (2, model.vocab)
+    assert run(step(5, pages=model.pages, groups=2, rows=[0, 4])).values.shape == (2, model.vocab)
     for too_large in (step(6, pages=model.pages, groups=2, rows=[0]), step(5, pages=model.pages, groups=2)):
         with pytest.raises(ValueError, match="does not fit"):
             run(too_large)
@@ -57,10 +57,10 @@ def test_two_recordings_of_one_backend_do_not_meet() -> None:
     models = [TinyModel(backend), TinyModel(backend, activation="gelu")]
     first = backend.record(models[0].forward)
     s: Step = step(9, pages=models[0].pages, groups=2)
-    alone = first(s).copy()
+    alone = first(s).values.copy()
     second = backend.record(models[1].forward)
-    other = second(s).copy()
-    np.testing.assert_array_equal(first(s), alone)
+    other = second(s).values.copy()
+    np.testing.assert_array_equal(first(s).values, alone)
     assert not np.array_equal(alone, other)
 
 

@@ -65,7 +65,7 @@ def test_a_feed_forwards_output_as_the_next_ones_input(name: str, threads: int, 
         return o.logits(s, x, norm, head, 1.0, None)
 
     run = ops.record(forward)
-    many = bits(run(step(20)))
+    many = bits(run(step(20)).values)
     assert np.array_equal(many, bits(ops.drive(forward, step(20))))
     for count in (1, 2, 3):
-        assert np.array_equal(bits(run(step(count))), many[:count]), count
+        assert np.array_equal(bits(run(step(count)).values), many[:count]), count

@@ -75,7 +75,8 @@ def test_no_backend_ignores_an_adapter(make: Any) -> None:
     embed = load_rows(ops, floats(5, 64))
     norm, head = Norm("rms", np.ones(64, np.float32), None, 1e-5), ops.weight(matrix("F32", 7, 64))
     forward: Forward = lambda o, s: o.logits(s, embed(o, s), norm, head, 1.0, None)  # noqa: E731
-    run = ops.record(forward)
+    step_function: Any = ops.record(forward)
+    run = lambda s: step_function(s).values  # noqa: E731
     without = run(two_requests(None)).copy()
     np.testing.assert_array_equal(run(two_requests(np.zeros(2, np.int32))), without)
     with pytest.raises(UnsupportedError, match="adapters"):

@@ -285,7 +285,7 @@ def test_logits_of_the_wanted_rows_only() -> None:
     s = step([0, 1, 2, 3])
     wanted = Step(s.tokens, s.positions, s.request_of, s.page_tables, np.array([1, 3], np.int32))
     expected = 2.0 * np.tanh(0.5 * (normalize(x, norm) @ head.T) / 2.0)
-    got = ops.record(lambda o, st: o.logits(st, x, norm, weight(ops, head), 0.5, 2.0))(wanted)
+    got = ops.record(lambda o, st: o.logits(st, x, norm, weight(ops, head), 0.5, 2.0))(wanted).values
     np.testing.assert_allclose(got, expected[[1, 3]], rtol=1e-5, atol=1e-6)
     assert got.dtype == np.float32
 

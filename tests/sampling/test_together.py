@@ -7,6 +7,7 @@ import pytest
 
 from cutaway.errors import EngineError
 from cutaway.native import _native
+from cutaway.ops.rows import HostRows
 from cutaway.sampling import Sampler, SamplingParams, draw_together
 
 VOCAB = 3000
@@ -30,7 +31,7 @@ def test_the_same_tokens_as_one_by_one(threads: int | None) -> None:
     together, alone = ([Sampler(params, seed=i) for i, params in enumerate(PARAMS * 3)] for _ in range(2))
     for _ in range(5):
         logits = rows(len(alone))
-        drawn = draw_together(logits, dict(enumerate(together)), team)
+        drawn = draw_together(HostRows(logits, team), dict(enumerate(together)))
         assert set(drawn) == set(range(len(alone)))
         for row, sampler in enumerate(alone):
             assert together[row].choose(logits[row], drawn=drawn[row]) == sampler.choose(logits[row])
@@ -51,11 +52,11 @@ def test_the_same_tokens_as_one_by_one(threads: int | None) -> None:
 def test_what_wants_more_than_a_draw_is_left_out(params: SamplingParams) -> None:
     plain = SamplingParams(seed=1)
     samplers = {0: Sampler(plain, seed=1), 1: Sampler(params, seed=1), 2: Sampler(plain, seed=1)}
-    assert set(draw_together(rows(3), samplers)) == {0, 2}
+    assert set(draw_together(HostRows(rows(3)), samplers)) == {0, 2}
 
 
 def test_one_row_is_not_worth_a_call() -> None:
-    assert draw_together(rows(2), {1: Sampler(SamplingParams(), seed=1)}) == {}
+    assert draw_together(HostRows(rows(2)), {1: Sampler(SamplingParams(), seed=1)}) == {}
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -63,7 +64,7 @@ def test_a_row_that_fails_fails_alone(value: float) -> None:
     logits = rows(4)
     logits[1, 5] = logits[3, 7] = value
     samplers = {row: Sampler(SamplingParams(temperature=row % 3), seed=row) for row in range(4)}
-    drawn = draw_together(logits, samplers, _native.Team(2))
+    drawn = draw_together(HostRows(logits, _native.Team(2)), samplers)
     for row, sampler in samplers.items():
         if row in {1, 3}:
             with pytest.raises(EngineError, match=r"logits hold .* at token 0 of the output"):

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cutaway.ops.protocol import F32, Step
+from cutaway.ops.protocol import Step
+from cutaway.ops.rows import HostRows
 from cutaway.text import ChatTemplate
 from cutaway.text.reasoning import ReasoningFormat
 from server.serving import HELLO, Running
@@ -44,9 +45,9 @@ class Scripted:
         text = text.removeprefix("<think>\n") if self.opens else text
         self.script = [*self._encode(text, add_special=False), self._end]
 
-    def _step(self, step: Step) -> F32:
+    def _step(self, step: Step) -> HostRows:
         logits = np.zeros((len(step.rows), self._vocab), np.float32)
         for row, position in zip(logits, step.positions[step.rows], strict=True):
             place = min(int(position) + 1 - self.prompt, len(self.script) - 1)
             row[self.script[place]] = 30.0
-        return logits
+        return HostRows(logits)

@@ -18,6 +18,7 @@ import pytest
 
 from cutaway.assemble import Engine
 from cutaway.config import LimitsConfig, ModelConfig
+from cutaway.ops.rows import HostRows
 from cutaway.server import roster
 from cutaway.server.app import create_app
 from cutaway.server.served import Served, open_engine
@@ -90,8 +91,9 @@ def test_nan_logits_end_one_request_and_no_other(smollm2_path: Path) -> None:
             rows = whole(step)
             if poisoned.is_set():
                 positions = step.positions[step.rows]
-                rows = rows.copy()
-                rows[positions >= 40] = np.nan
+                values = rows.values.copy()
+                values[positions >= 40] = np.nan
+                rows = HostRows(values)
             return rows
 
         core._step_function = poison

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread, current_thread
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from cutaway.cache import GroupSize, PageTables
 from cutaway.engine.batch import build_step
@@ -26,12 +26,13 @@ from cutaway.engine.request import Chosen, Request, Sink, Stream
 from cutaway.engine.scheduler import Limits, Scheduler
 from cutaway.engine.work import Chunk, Plan
 from cutaway.errors import CutawayError, EngineError
-from cutaway.ops.protocol import F32, KVLayout, Step
+from cutaway.ops.protocol import KVLayout, Step
+from cutaway.ops.rows import Rows
 from cutaway.sampling import SamplingParams, StopKind, StopReason
 from cutaway.text import Tokenizer
 from cutaway.trace import NULL, Record, Recorder
 
-StepFunction = Callable[[Step], F32]
+StepFunction = Callable[[Step], Rows]
 Outcome = tuple[Request, Chunk, list[Chosen], CutawayError | None]
 """What a chunk's rows led to: no token (more of the prompt is due), one, or several (drafts were right), and then
 perhaps an error that ends the request."""
@@ -40,19 +41,18 @@ perhaps an error that ends the request."""
 class EngineCore:
     """Requests in, events out. `start` gives it a thread; without one, whoever calls `step` is the thread.
 
-    step_function: a step to logits, float32 [rows, vocab]; the array may be reused by its next call.
+    step_function: a step to its rows of logits, good until its next call.
     layout: the pages of the step function's cache. vocab: ids that a prompt may hold, and columns of the logits.
     context: tokens that prompt and answer may have together; less if the pages do not hold so many.
     cost: what a step is believed to cost before one was measured. sharing: take up prefixes that are already written.
     speculate: compute tokens of an answer beforehand where they likely follow and it pays, unless its parameters
         say otherwise; the answer is the same.
-    team: the backend's threads, on which rows are drawn between steps; None: on the engine's alone.
     """
 
     def __init__(
         self, step_function: StepFunction, layout: KVLayout, tokenizer: Tokenizer, *,
         vocab: int, context: int, limits: Limits | None = None, cost: CostModel | None = None,
-        recorder: Recorder = NULL, sharing: bool = True, speculate: bool = False, team: Any = None,
+        recorder: Recorder = NULL, sharing: bool = True, speculate: bool = False,
     ) -> None:
         groups = [GroupSize(group.window, group.pages) for group in layout.groups]
         self.pages = PageTables(groups, layout.page_size, sharing=sharing)
@@ -69,7 +69,6 @@ class EngineCore:
         self._door = Door(tokenizer, vocab, self.context, speculate)
         self.counts = self._door.counts
         self._recorder = recorder
-        self._team = team
         self._requests: dict[int, Request] = {}
         self._inbox: SimpleQueue[tuple[str, Sequence[Request]]] = SimpleQueue()
         self._gate = Lock()  # closes behind the last submission
@@ -184,7 +183,7 @@ class EngineCore:
         laps("plan")
         return plan
 
-    def _compute(self, plan: Plan, laps: Laps) -> F32 | CutawayError:
+    def _compute(self, plan: Plan, laps: Laps) -> Rows | CutawayError:
         """The step's logits, or why there are none: then every request of the step ends with that error."""
         if not plan.chunks:
             return EngineError("an empty step")
@@ -202,14 +201,14 @@ class EngineCore:
         self.cost.observe(plan.tokens, plan.pairs, milliseconds * 1_000)
         return logits
 
-    def _choose(self, plan: Plan, logits: F32 | CutawayError, laps: Laps) -> list[Outcome]:
+    def _choose(self, plan: Plan, logits: Rows | CutawayError, laps: Laps) -> list[Outcome]:
         """What each chunk's rows lead to. A request whose rows or stages fail fails alone."""
         outcomes: list[Outcome] = []
         row = 0
         drawn: dict[int, int] = {}
         watched = self._watched(plan)
         if len(plan.chunks) > 1 and not isinstance(logits, CutawayError):
-            drawn = draw_rows(plan, self._requests, watched, logits, self._team)
+            drawn = draw_rows(plan, self._requests, watched, logits)
         for chunk in plan.chunks:
             request = self._requests[chunk.work.id]
             chosen: list[Chosen] = []
@@ -217,7 +216,7 @@ class EngineCore:
             try:
                 if isinstance(logits, CutawayError):
                     raise logits
-                rows, last = logits[row : row + chunk.rows], drawn.get(row + chunk.rows - 1)
+                rows, last = [logits.row(row + i) for i in range(chunk.rows)], drawn.get(row + chunk.rows - 1)
                 for one in request.choose(chunk, rows, self._recorder if request.id in watched else NULL, last):
                     chosen.append(one)  # each stays if the next one fails
             except Exception as error:

@@ -111,11 +111,13 @@ class Request:
         """Whether the last of the chunk's rows gives a token, and no other does."""
         return chunk.start + chunk.count == len(self.work.tokens) and self.params.max_tokens != 0
 
-    def choose(self, chunk: Chunk, rows: F32, recorder: Recorder, drawn: int | None = None) -> Iterator[Chosen]:
+    def choose(
+        self, chunk: Chunk, rows: Sequence[F32], recorder: Recorder, drawn: int | None = None
+    ) -> Iterator[Chosen]:
         """Read a chunk's rows: the prompt's log-probabilities, then the next token, and one more for every draft that
         was chosen, up to the answer's end. Nothing if no token is due yet.
 
-        rows: float32 [chunk.rows, vocab]. drawn: the last one's, if it `draws` and that was done beforehand.
+        rows: chunk.rows of them, float32 [vocab] each. drawn: the last one's, if it `draws` and that was done before.
         Raises EngineError where a row is not finite, and what a stage raises.
         """
         tokens, first = self.work.tokens, chunk.start + chunk.count - chunk.rows

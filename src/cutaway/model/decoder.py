@@ -12,6 +12,7 @@ from typing import Any
 from cutaway.model.spec import ModelSpec
 from cutaway.ops.backend import Backend
 from cutaway.ops.protocol import F32, Attention, Experts, Hidden, KVLayer, KVLayout, Norm, Ops, Rope, Step, Weight
+from cutaway.ops.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ class Decoder:
         """Allocate the pages that `forward` reads and writes; an earlier cache is dropped."""
         self.cache = self.backend.open_cache(layout)
 
-    def step_function(self) -> Callable[[Step], F32]:
-        """From a step to its logits, float32 [rows, vocab], as one call. Call `open_cache` first."""
+    def step_function(self) -> Callable[[Step], Rows]:
+        """From a step to its rows of logits, as one call. Call `open_cache` first."""
         return self.backend.record(self.forward)
 
     def forward(self, ops: Ops, step: Step) -> Hidden:

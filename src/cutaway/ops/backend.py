@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from cutaway.ops.cores import Threads
 from cutaway.ops.protocol import F32, Forward, KVLayer, KVLayout, Matrix, Step, Weight
+from cutaway.ops.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,11 @@ class Backend(Protocol):
         """Allocate the pages; returns one handle per layer, in layer order."""
         ...
 
-    def record(self, forward: Forward) -> Callable[[Step], F32]:
-        """Turn a forward pass into a function from a step to logits, float32 [rows, vocab].
+    def record(self, forward: Forward) -> Callable[[Step], Rows]:
+        """Turn a forward pass into a function from a step to its rows of logits.
 
-        The native backend runs `forward` once to record it; from then on a step is one call. The returned array may be
-        reused by the next call: copy what must last.
+        The native backend runs `forward` once to record it; from then on a step is one call. The rows are good
+        until the next call.
         """
         ...
 

@@ -105,7 +105,7 @@ class NativeBackend:
     def record(self, forward: Forward) -> RecordedStep:
         recording = Recording(self._program())
         out: Value = forward(recording, _NO_STEP)
-        return RecordedStep(recording, out)
+        return RecordedStep(recording, out, self.team)
 
     def drive(self, forward: Forward, step: Step, observe: Observer | None = None) -> F32:
         """One step, op by op from Python, for looking in: slower, same bits. Returns logits, float32 [rows, vocab]."""

@@ -1,4 +1,4 @@
-"""Backends by name. Each is imported when it is asked for: the reference needs no compiled extension."""
+"""Backends by name. Each is imported when it is asked for."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import numpy as np
 from cutaway.native import _native
 from cutaway.ops.packing import PackedWeight
 from cutaway.ops.protocol import F32, Activation, Attention, Experts, Norm, Rope, Step, Weight
+from cutaway.ops.rows import HostRows
 
 ACTIVATION_NUMBERS: dict[str, int] = {"silu": 0, "gelu": 1, "gelu_tanh": 2, "relu": 3}
 
@@ -158,17 +159,17 @@ class Recording:
 
 
 class RecordedStep:
-    """A whole forward pass as one call: a step to its logits, float32 [rows, vocab], good until the next call."""
+    """A whole forward pass as one call: a step to its rows of logits, good until the next call."""
 
-    def __init__(self, recording: Recording, logits: Value) -> None:
+    def __init__(self, recording: Recording, logits: Value, team: Any) -> None:
         self.program = recording.program
         self._logits = logits
+        self._team = team
         self._ops = len(recording.program)
 
-    def __call__(self, step: Step) -> F32:
+    def __call__(self, step: Step) -> HostRows:
         run_ops(self.program, step, 0, self._ops)
-        logits: F32 = self.program.view(self._logits.buffer, len(step.rows))
-        return logits
+        return HostRows(self.program.view(self._logits.buffer, len(step.rows)), self._team)
 
 
 def run_ops(program: Any, step: Step, begin: int, end: int) -> None:

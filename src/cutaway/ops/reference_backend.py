@@ -14,6 +14,7 @@ from cutaway.ops.host_memory import available_memory
 from cutaway.ops.protocol import F32, Forward, KVLayout, Matrix, Step
 from cutaway.ops.reference import ReferenceOps, ReferencePages, ReferenceWeight
 from cutaway.ops.rounding import ROUND
+from cutaway.ops.rows import HostRows
 
 
 @dataclass(slots=True)
@@ -43,9 +44,9 @@ class ReferenceBackend(ReferenceOps):
                 layers[layer] = ReferencePages(keys, values, index, round_key, round_value)
         return [layers[i] for i in range(len(layers))]
 
-    def record(self, forward: Forward) -> Callable[[Step], F32]:
-        def run(step: Step) -> F32:
-            return np.asarray(forward(self, step.without_adapters()), dtype=np.float32)
+    def record(self, forward: Forward) -> Callable[[Step], HostRows]:
+        def run(step: Step) -> HostRows:
+            return HostRows(np.asarray(forward(self, step.without_adapters()), dtype=np.float32))
 
         return run
 

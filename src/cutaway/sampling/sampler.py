@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cutaway.sampling.grammar_stage import form_stage
 from cutaway.sampling.history import History
@@ -20,7 +19,7 @@ from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
 from cutaway.sampling.looking import Views
 from cutaway.sampling.params import GREEDY_BELOW, PARAMETERS, STAGES, SamplingParams
 from cutaway.sampling.randomness import uniform53
-from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_rows, draw_token, log_total, odds_of
+from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_token, log_total, odds_of
 from cutaway.sampling.stages import edits, truncations
 from cutaway.sampling.temperature import temperature_at
 from cutaway.sampling.truncation import Candidates, Moment, candidates, draw, surprises
@@ -229,17 +228,21 @@ class Sampler:
         return Choice(token, told.logprob, told.rank, told.top, stages, before, after)
 
 
-def draw_together(logits: NDArray[np.float32], samplers: Mapping[int, Sampler], team: Any = None) -> dict[int, int]:
+class Drawing(Protocol):
+    """Rows of logits that tokens can be drawn from where they lie: by (row, *Draw), a token or a fault below 0."""
+
+    def draw(self, draws: Sequence[tuple[int, float, int, float, float, int]], /) -> list[int]: ...
+
+
+def draw_together(rows: Drawing, samplers: Mapping[int, Sampler]) -> dict[int, int]:
     """Draw from several rows in one call: by row, what its sampler's `choose` takes as `drawn`.
 
-    logits: float32 [rows, vocab]. samplers: whose next token a row gives; those that want more than a draw are left
-    out. team: the extension's threads to work on, or None.
+    samplers: whose next token a row gives; those that want more than a draw are left out.
     """
     draws = [(row, *draw) for row, sampler in samplers.items() if (draw := sampler.draw()) is not None]
     if len(draws) < 2:
         return {}
-    results = draw_rows(team, np.ascontiguousarray(logits, np.float32), draws)
-    return {draw[0]: result for draw, result in zip(draws, results, strict=True)}
+    return {draw[0]: result for draw, result in zip(draws, rows.draw(draws), strict=True)}
 
 
 def _processed_logprobs(kept: Candidates, token: int, top: int) -> TokenLogprobs:

@@ -22,7 +22,6 @@ UNIT = 2.0**44
 # Bound at import, so that an extension without them fails there.
 best_token = _native.best_token
 count_before = _native.count_before
-draw_rows = _native.draw_rows
 draw_token = _native.draw_token
 exp_nonpositive = _native.exp_nonpositive
 log_positive = _native.log_positive
