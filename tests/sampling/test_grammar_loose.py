@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from cutaway.errors import ParameterError
 from cutaway.sampling.grammar import compile_constraint
-from cutaway.sampling.grammar_schema import enforceable, subschemas
+from cutaway.sampling.grammar_schema import enforceable
+from cutaway.sampling.grammar_subschemas import subschemas
 from cutaway.sampling.grammar_tools import tool_constraint
 from sampling.generating import accepts
 from sampling.small_tokenizer import small_tokenizer

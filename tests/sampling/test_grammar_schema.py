@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 
 from cutaway.errors import ParameterError
-from cutaway.sampling.grammar_schema import REFUSED, enforceable, subschemas
+from cutaway.sampling import compile_constraint
+from cutaway.sampling.grammar_loose import loosened
+from cutaway.sampling.grammar_schema import ANNOTATIONS, ENFORCED, REFUSED, enforceable
+from cutaway.sampling.grammar_subschemas import subschemas
 from sampling.generating import accepts
+from sampling.small_tokenizer import small_tokenizer
 
 
 @pytest.mark.parametrize("keyword", sorted(REFUSED))
@@ -40,6 +45,11 @@ def test_keywords_that_cannot_be_enforced_are_named_with_their_place(keyword: st
         ({"items": {"$id": "http://x.y"}}, r"\$id"),
         ({"properties": [1]}, "properties is"),
         ({"items": 5}, "#/items: 5 is no schema"),
+        ({"type": 5}, "at #: type is 5; it must be one of"),
+        ({"items": {"type": "myobject"}}, "#/items: type is 'myobject'"),
+        ({"type": ["object", []]}, "type is"),
+        ({"type": []}, "type is"),
+        ({"format": ["date"]}, "format is"),
         ({"anyOf": [{"allOf": [3]}]}, "#/anyOf/0/allOf/0: 3 is no schema"),
         ({"a": {1, 2}}, "no JSON.*set"),
         ({"const": float("nan")}, "no JSON"),
@@ -116,3 +126,18 @@ def test_subschemas() -> None:
     assert [place for place, _ in subschemas(schema)] == [
         "#", "#/items/0", "#/properties/a", "#/properties/a/additionalProperties"
     ]  # fmt: skip
+
+
+WRONG: list[Any] = [5, -1, 1e300, True, None, "(", "x", [], {}, [5], [[]], {"a": 5}, {"(": {}}]
+
+
+@pytest.mark.parametrize("keyword", sorted(ENFORCED | REFUSED | ANNOTATIONS))
+def test_a_value_of_a_wrong_kind_is_refused_or_compiled(keyword: str) -> None:
+    """And where a schema may be loosened, it is, or it is refused: nothing else is raised."""
+    for value in WRONG:
+        for beside in ({}, {"type": ["array", "string"]}):
+            schema: dict[str, Any] = {"properties": {"a": {**beside, keyword: value}}}
+            with contextlib.suppress(ParameterError):
+                compile_constraint("json_schema", schema, small_tokenizer())
+            with contextlib.suppress(ParameterError):
+                loosened(schema, small_tokenizer(), "parameters")

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cutaway.errors import EngineError, ParameterError
-from cutaway.sampling.grammar_schema import subschemas
 from cutaway.sampling.grammar_source import as_grammar, canonical
+from cutaway.sampling.grammar_subschemas import subschemas
 from cutaway.sampling.params import ConstraintKind
 from cutaway.text import Tokenizer
 

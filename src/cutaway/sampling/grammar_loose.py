@@ -9,7 +9,8 @@ from typing import Any
 
 from cutaway.errors import ParameterError
 from cutaway.sampling.grammar import compile_constraint
-from cutaway.sampling.grammar_schema import drop, enforceable, subschemas
+from cutaway.sampling.grammar_schema import drop, enforceable
+from cutaway.sampling.grammar_subschemas import subschemas
 from cutaway.text import Tokenizer
 
 MOST_DROPPED, MOST_TRIED = 32, 128

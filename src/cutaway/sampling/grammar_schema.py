@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from cutaway.errors import ParameterError
+from cutaway.sampling.grammar_subschemas import MAPS, inner_schemas
 from cutaway.sampling.schema_silence import simplify
 
 LONGEST, DEEPEST, MOST_REFERENCES = 1 << 20, 64, 10_000
@@ -29,6 +30,7 @@ ENFORCED = frozenset(
     prefixItems additionalItems minItems maxItems minLength maxLength pattern format minimum maximum exclusiveMinimum
     exclusiveMaximum multipleOf allOf anyOf oneOf $ref $defs definitions uniqueItems""".split()  # noqa: SIM905
 )
+TYPES = frozenset(("string", "number", "integer", "boolean", "null", "object", "array"))
 REFUSED = frozenset(
     """not if then else contains minContains maxContains dependentRequired dependentSchemas dependencies propertyNames
     unevaluatedProperties unevaluatedItems $dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor extends disallow
@@ -38,9 +40,6 @@ ANNOTATIONS = frozenset(
     """title description default examples example $comment $schema $id $anchor deprecated readOnly writeOnly
     contentEncoding contentMediaType contentSchema x-guidance""".split()  # noqa: SIM905
 )
-_SCHEMAS = ("additionalProperties", "additionalItems")
-_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
-_MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _POWERS = {2**63: "2^63", 2**53: "2^53 (2^63 where type is integer)"}
 _SHORT_ESCAPES = "\b\t\n\f\r"
 
@@ -90,15 +89,6 @@ def drop(schema: dict[str, Any], keyword: str) -> str:
     return ", ".join(gone)
 
 
-def subschemas(schema: Any, place: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
-    """A schema and all schemas in it that are objects, each with its JSON pointer, outer ones first."""
-    level = [(place, schema)]
-    while level:
-        found = [(at, here) for at, here in level if isinstance(here, dict)]
-        yield from found
-        level = [(f"{at}/{key}", inner) for at, here in found for key, inner in _inner(here)]
-
-
 def _plain(schema: Any, name: str) -> Any:
     """The schema as JSON says it, sizes checked."""
     try:
@@ -134,26 +124,6 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def _inner(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The schemas inside a schema, each with its place."""
-    for key in _SCHEMAS:
-        if key in schema:
-            yield key, schema[key]
-    items = schema.get("items", True)
-    if not isinstance(items, list):
-        yield "items", items
-    for key in (*_LISTS, "items"):
-        if isinstance(schema.get(key), list):
-            yield from ((f"{key}/{i}", inner) for i, inner in enumerate(schema[key]))
-    for key in _MAPS:
-        if isinstance(schema.get(key), dict):
-            yield from ((f"{key}/{_escaped(name)}", inner) for name, inner in schema[key].items())
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
-
-
 class _Check:
     def __init__(self, name: str, root: dict[str, Any], dropped: list[str] | None = None) -> None:
         self.warnings: list[str] = []
@@ -178,7 +148,7 @@ class _Check:
                     raise
                 if keyword in schema:
                     self._dropped.append(f"{drop(schema, keyword)} at {place}: {str(error).partition(': ')[2]}")
-        for key, inner in list(_inner(schema)):
+        for key, inner in list(inner_schemas(schema)):
             if not isinstance(inner, dict | bool) and self._dropped is not None:
                 drop(schema, key.partition("/")[0])
                 self._dropped.append(f"{key} at {place}: {inner!r:.40} is no schema")
@@ -188,6 +158,8 @@ class _Check:
     def _keyword(self, schema: dict[str, Any], keyword: str, value: Any, place: str) -> None:
         if keyword in REFUSED or keyword == "uniqueItems":
             self._refuse(place, f"{keyword} cannot be enforced")
+        elif keyword == "type":
+            self._type(value, place)
         elif keyword == "format":
             self._format(schema, value, place)
         elif keyword == "$ref" and not (isinstance(value, str) and value.startswith("#")):
@@ -205,12 +177,20 @@ class _Check:
             self._least(schema, value, place)
         elif keyword in ("const", "enum"):
             self._literal(keyword, value, place)
-        elif keyword in ("properties", "patternProperties", "$defs", "definitions") and not isinstance(value, dict):
+        elif keyword in MAPS and not isinstance(value, dict):
             self._refuse(place, f"{keyword} is {value!r:.40}; it must be an object")
         elif keyword not in ENFORCED and keyword not in ANNOTATIONS:
             self.warnings.append(f"{self._name}: {keyword!r} at {place} does not constrain the output")
 
+    def _type(self, value: Any, place: str) -> None:
+        kinds = value if isinstance(value, list) else [value]
+        if not kinds or not all(isinstance(kind, str) and kind in TYPES for kind in kinds):
+            known = ", ".join(sorted(TYPES))
+            self._refuse(place, f"type is {value!r:.40}; it must be one of {known}, or a list of these")
+
     def _format(self, schema: dict[str, Any], value: Any, place: str) -> None:
+        if not isinstance(value, str):
+            self._refuse(place, f"format is {value!r:.40}; it must be a text")
         if value in FORMATS:
             return
         types = schema.get("type", "string")

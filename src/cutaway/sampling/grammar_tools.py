@@ -124,7 +124,8 @@ def _tool(tool: Mapping[str, Any], where: str, tokenizer: Tokenizer, warnings: l
 
 
 def _check_object(schema: Mapping[str, Any], called: str) -> None:
-    if "object" not in (kinds := schema.get("type", "object")):
+    kinds = schema.get("type", "object")
+    if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
         raise ParameterError(f"{called}: type is {kinds!r}; arguments are an object")
 
 
