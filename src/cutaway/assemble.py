@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
-from cutaway.engine import AnswerStream, CostModel, EngineCore, Limits, Result, Sink, Status, Stream, status_of
+from cutaway.engine import AnswerStream, CostModel, EngineCore, Limits, Result, Shorten, Sink, Status, Stream, status_of
 from cutaway.errors import ParameterError
 from cutaway.formats import ModelFile, open_model
 from cutaway.model import ModelSpec, RopeScaling, cautions, load_decoder, parse_rope_scaling
@@ -213,11 +213,11 @@ class Engine:
 
     def submit(
         self, tokens: Sequence[int], params: SamplingParams, *, sink: Sink | None = None, key: Hashable = None,
-        name: str | None = None,
+        name: str | None = None, shorten: Shorten | None = None,
     ) -> Stream:
         """Token ids to a stream of events, or to a sink of them; see `EngineCore.submit`."""
         seed = self._seeds.getrandbits(53) if self._seeds is not None and params.seed is None else None
-        return self._core.submit(tokens, params, seed=seed, key=key, sink=sink, name=name)
+        return self._core.submit(tokens, params, seed=seed, key=key, sink=sink, name=name, shorten=shorten)
 
     def status(self) -> Status:
         """At this moment."""

@@ -166,3 +166,16 @@ def test_a_prompt_in_a_script_that_the_model_does_not_know_gets_a_line(capsys: p
     assert "small knows English" in capsys.readouterr().err
     talk.hear("What is the capital of France?")
     assert "knows" not in capsys.readouterr().err
+
+
+@pytest.mark.models
+def test_a_conversation_loses_its_oldest_turns_and_goes_on(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"Question {turn}: name a river and a city by the sea." for turn in range(5)]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode())))
+    options = ["-t", "0", "-n", "40", "--ignore-eos", "--context", "192", "--system", "You are terse."]
+    with pytest.raises(SystemExit) as left:
+        main(["chat", "-m", str(smollm2_path), *options, "--truncation", "slide"])
+    out, err = capsys.readouterr()
+    assert left.value.code == 0 and "error[" not in err and "truncation: " in err and len(out) > 100

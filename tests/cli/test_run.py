@@ -206,3 +206,16 @@ def test_a_prompt_in_a_script_the_model_does_not_know(capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         main(["run", "-m", "smollm2-135m", "法国的首都是哪里？", "-n", "1", "-t", "0"])
     assert "knows English" in capsys.readouterr().err
+
+
+def test_an_answer_goes_on_when_the_context_is_full(run: Cutaway) -> None:
+    text = "The river runs to the sea and the city lies by the river. " * 6
+    asked = (text, "--raw", "-t", "0", "--context", "128", "--ignore-eos", "-n", "60", "--json")
+    slid = json.loads(run(*asked, "--truncation", "slide"))
+    assert slid["usage"]["completion_tokens"] == 60 and any("in all" in w for w in slid["warnings"])
+    cut = json.loads(run(*asked))
+    assert cut["stop"]["kind"] == "context" and slid["token_ids"][: len(cut["token_ids"])] == cut["token_ids"]
+    run("word " * 200, "--context", "128", "--truncation", "slide", status=2)
+    assert "context_length_exceeded" in run.err or "context" in run.err
+    run("hello", "--truncation", "auto", status=2)
+    assert "slide or error" in run.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cutaway.cli.input import typed_line
@@ -12,6 +13,7 @@ from cutaway.cli.loading import open_engine, read_config, sampling_params
 from cutaway.cli.options import LoadOptions, option, takes_options
 from cutaway.cli.report import stop_line, timings_line
 from cutaway.cli.sampling_options import SamplingOptions
+from cutaway.cli.sliding import Truncation, check_truncation, sliding_stream
 from cutaway.cli.terminal import say, warn, write
 from cutaway.errors import CutawayError, ParameterError
 
@@ -33,6 +35,7 @@ def chat(
     load: LoadOptions,
     sampling: SamplingOptions,
     system: Annotated[str | None, option("--system", "-s", help="The system message.")] = None,
+    truncation: Truncation = "error",
     timings: Annotated[bool, option("--timings", help="Tell after each answer where the time went.")] = False,
 ) -> None:
     """Talk with a model. Ctrl-C stops the answer, not the program; /help lists what else can be typed."""
@@ -40,7 +43,8 @@ def chat(
     from cutaway.text import require_template
 
     config = read_config(load)
-    check_told(sampling_params(sampling, config))
+    check_told(said := sampling_params(sampling, config))
+    check_truncation(truncation, said)
     with open_engine(load, config) as engine:
         require_template(engine.template)
         params = sampling_params(sampling, config, engine.defaults)
@@ -49,8 +53,9 @@ def chat(
         if params.seed is None and params.temperature > 0:
             params = params.replace(seed=draw_seed())
             say(f"[seed {params.seed}]")
-        heard = system if system is not None else config.system
-        Conversation(engine, params, heard, timings=timings, known=known_languages(engine)).talk()
+        heard, known = system if system is not None else config.system, known_languages(engine)
+        slides = truncation == "slide"
+        Conversation(engine, params, heard, timings=timings, known=known, slides=slides).talk()
 
 
 def check_told(params: SamplingParams) -> None:
@@ -67,14 +72,16 @@ class Conversation:
 
     def __init__(
         self, engine: Engine, params: SamplingParams, system: str | None, *, timings: bool,
-        known: tuple[str, tuple[str, ...]] | None = None,
+        known: tuple[str, tuple[str, ...]] | None = None, slides: bool = False,
     ) -> None:  # fmt: skip
-        """known: the model's name and the languages it knows, where the catalogue tells."""
+        """known: the model's name and the languages it knows, where the catalogue tells.
+        slides: the oldest turns go when the context is full."""
         self.engine = engine
         self.params = params
         self.system = system
         self.timings = timings
         self.known = known
+        self.slides = slides
         self.messages: list[dict[str, Any]] = []
 
     def talk(self) -> None:
@@ -135,13 +142,17 @@ class Conversation:
             say(timings_line(result))
 
     def _stream(self, messages: Sequence[dict[str, Any]]) -> Result:
-        with self.engine.stream(messages, self.params) as pieces:
+        if self.slides:
+            opened, said = sliding_stream(self.engine, messages, self.params)
+        else:
+            opened, said = self.engine.stream(messages, self.params), ()
+        with opened as pieces:
             while True:
                 try:
                     for piece in pieces:
                         write(piece.text)
                         if piece.result is not None:
                             write("\n")
-                            return piece.result
+                            return replace(piece.result, warnings=(*said, *piece.result.warnings))
                 except KeyboardInterrupt:
                     pieces.cancel()  # and read on: the last piece has what was said so far

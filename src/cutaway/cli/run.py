@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from cutaway.cli.loading import open_engine, read_config, sampling_params
 from cutaway.cli.options import LoadOptions, option, takes_options
 from cutaway.cli.report import as_json, finish, seed_line, timings_line
 from cutaway.cli.sampling_options import SamplingOptions
+from cutaway.cli.sliding import Truncation, check_truncation, sliding_stream
 from cutaway.cli.terminal import say, write, write_json
 from cutaway.errors import ParameterError, TemplateError
 
@@ -36,6 +37,7 @@ class OutputOptions:
     encoding: Annotated[str | None, option("--encoding", help="Of standard input. [detected]")] = None
     json: Annotated[bool, option("--json", help="One JSON object: text, token ids, usage, stop, seed, ...")] = False
     timings: Annotated[bool, option("--timings", help="Tell on standard error where the time went.")] = False
+    truncation: Truncation = "error"
     trace: Annotated[Path | None, option("--trace", help="Write a JSON record per token and step to this file.")] = None
 
 
@@ -56,7 +58,8 @@ def run(
         where = "standard input" if prompt == "-" else "the prompt"
         raise ParameterError(f"{where} is empty", hint="--raw lets a model begin from nothing, if it can")
     config = read_config(load)
-    sampling_params(sampling, config)  # a wrong parameter is said before anything is fetched or loaded
+    # A wrong parameter is said before anything is fetched or loaded.
+    check_truncation(output.truncation, sampling_params(sampling, config))
     began = time.perf_counter()
     with recorder_for(output.trace) as recorder, open_engine(load, config, recorder) as engine:
         loaded = time.perf_counter() - began
@@ -71,7 +74,8 @@ def run(
         asked = text if output.raw else chat_messages(text, system)
         seeded = params if params.seed is not None else params.replace(seed=draw_seed())
         try:
-            result = answer(engine, asked, seeded, stream=not output.json and params.n == 1)
+            shown, slides = not output.json and params.n == 1, output.truncation == "slide"
+            result = answer(engine, asked, seeded, stream=shown, slides=slides)
         except KeyboardInterrupt:
             say("\n" + seed_line(params, seeded.seed))
             raise
@@ -87,9 +91,10 @@ def chat_messages(text: str, system: str | None) -> list[dict[str, Any]]:
     return [*head, {"role": "user", "content": text}]
 
 
-def answer(engine: Engine, asked: Prompt, params: SamplingParams, *, stream: bool) -> Result:
-    """The result; with `stream` its text is written as it comes."""
-    with engine.stream(asked, params) as pieces:
+def answer(engine: Engine, asked: Prompt, params: SamplingParams, *, stream: bool, slides: bool = False) -> Result:
+    """The result; with `stream` its text is written as it comes. slides: what is oldest goes when it must."""
+    opened, said = sliding_stream(engine, asked, params) if slides else (engine.stream(asked, params), ())
+    with opened as pieces:
         last = ""
         for piece in pieces:
             if stream and piece.text:
@@ -97,7 +102,7 @@ def answer(engine: Engine, asked: Prompt, params: SamplingParams, *, stream: boo
             if piece.result is not None:
                 if stream and not last.endswith("\n"):
                     write("\n")
-                return piece.result
+                return replace(piece.result, warnings=(*said, *piece.result.warnings))
     raise AssertionError("a stream ends with its result")
 
 

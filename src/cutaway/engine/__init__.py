@@ -6,7 +6,9 @@ from cutaway.engine.loop import EngineCore
 from cutaway.engine.request import Request, Sink, Stream
 from cutaway.engine.results import Answer, AnswerStream, Collector, Delta, Result
 from cutaway.engine.scheduler import Limits
+from cutaway.engine.sliding import Shorten
 from cutaway.engine.status import Pages, Status, status_of
+from cutaway.engine.turns import Fitted, fitted, fitted_text
 
 __all__ = [
     "Answer",
@@ -17,11 +19,13 @@ __all__ = [
     "EngineCore",
     "Event",
     "Finished",
+    "Fitted",
     "Limits",
     "Logprob",
     "Pages",
     "Request",
     "Result",
+    "Shorten",
     "Sink",
     "Status",
     "Stream",
@@ -29,5 +33,7 @@ __all__ = [
     "TokenChosen",
     "TokenLogprob",
     "Usage",
+    "fitted",
+    "fitted_text",
     "status_of",
 ]

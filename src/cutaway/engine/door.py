@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cutaway.engine.counts import Counts
 from cutaway.engine.request import Request, Sink
+from cutaway.engine.sliding import Shorten
 from cutaway.engine.speculation import Speculator
 from cutaway.engine.work import Work
 from cutaway.errors import ContextExceededError, ParameterError
@@ -33,15 +34,18 @@ class Door:
 
     def requests(
         self, prompt: Sequence[int], params: SamplingParams, seed: int | None, key: Hashable, events: Sink,
-        name: str | None = None,
+        name: str | None = None, slide: Shorten | None = None,
     ) -> Iterator[Request]:
         """One request per choice; they share their prompt's pages through the prefixes. All tell `events`. name:
-        the caller's own id of it, for records.
+        the caller's own id of it, for records. slide: shortens the prompt when the context is full.
 
         Raises ParameterError and ContextExceededError.
         """
+        if slide is not None and params.prompt_logprobs is not None:
+            raise ParameterError("prompt_logprobs and truncation 'slide' exclude each other: some of the prompt may go")
         tokens = self._checked(prompt, params)
-        warnings = [*self._clamped(len(tokens), params), *self.prepare(params)]
+        clamped = [] if slide is not None else self._clamped(len(tokens), params)
+        warnings = [*clamped, *self.prepare(params)]
         seed = params.seed if seed is None else seed
         seed = draw_seed() if seed is None else seed
         for choice in range(params.n):
@@ -53,12 +57,14 @@ class Door:
             room = self.context - len(tokens)
             before = tokens if params.constraint is None else None  # what a constraint asks for is shown whole
             detokenizer = self.tokenizer.detokenizer(shown=params.visible_tokens, after=before)
-            stops = StopChecker(params, ends, detokenizer, room=room)
+            stops = StopChecker(params, ends, detokenizer, room=room if slide is None else None)
             request = Request(
                 work, params, sampler, stops, choice=choice, seed=seed, events=events, name=name, counts=self.counts
             )
             request.warnings.extend(warnings)
-            if params.speculate == "ngram" or (params.speculate is None and self.speculate):
+            request.shorten = slide
+            drafts = params.speculate == "ngram" or (params.speculate is None and self.speculate)
+            if drafts and slide is None:  # where the context slides, drafts could go beyond it
                 request.most = room if params.max_tokens is None else min(room, params.max_tokens)
                 request.speculator = Speculator()
             yield request

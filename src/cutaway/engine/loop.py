@@ -21,9 +21,11 @@ from cutaway.engine.door import Door
 from cutaway.engine.drawing import draw_rows
 from cutaway.engine.events import Event
 from cutaway.engine.failure import as_ours
-from cutaway.engine.record import Laps, prefix_record, step_record, token_record
+from cutaway.engine.record import Laps, prefix_record, step_record, token_record, watched
 from cutaway.engine.request import Chosen, Request, Sink, Stream
 from cutaway.engine.scheduler import Limits, Scheduler
+from cutaway.engine.slide import slide
+from cutaway.engine.sliding import Shorten
 from cutaway.engine.work import Chunk, Plan
 from cutaway.errors import CutawayError, EngineError
 from cutaway.ops.protocol import KVLayout, Step
@@ -79,7 +81,7 @@ class EngineCore:
     # --- from any thread --------------------------------------------------------------------------------------------
     def submit(
         self, prompt: Sequence[int], params: SamplingParams, *, seed: int | None = None, key: Hashable = None,
-        sink: Sink | None = None, name: str | None = None,
+        sink: Sink | None = None, name: str | None = None, shorten: Shorten | None = None,
     ) -> Stream:
         """Accept a prompt, token ids, and return the stream of its events.
 
@@ -87,6 +89,7 @@ class EngineCore:
         key: what the keys and values depend on beside the tokens (an adapter, a salt): prefixes are shared only within.
         sink: takes the events, in the engine's thread, instead of the stream's own queue.
         name: the caller's own id of it, for the recorder; None: a number.
+        shorten: makes the prompt shorter when the context is full, and the answer goes on; None: it ends.
         Raises ParameterError, ContextExceededError, and EngineError after the engine was closed.
         """
         self._door.prepare(params)  # not behind the gate, where others would wait for it
@@ -95,7 +98,7 @@ class EngineCore:
                 why = f"it failed: {self._broken!r}" if self._broken else "it was closed"
                 raise EngineError(f"the engine takes no more requests; {why}") from self._broken
             events: SimpleQueue[Event] = SimpleQueue()
-            requests = tuple(self._door.requests(prompt, params, seed, key, sink or events, name))
+            requests = tuple(self._door.requests(prompt, params, seed, key, sink or events, name, shorten))
             self._inbox.put(("submit", requests))
         return Stream(requests, self.cancel, events)
 
@@ -206,9 +209,9 @@ class EngineCore:
         outcomes: list[Outcome] = []
         row = 0
         drawn: dict[int, int] = {}
-        watched = self._watched(plan)
+        seen = watched(self._recorder, plan, self._requests)
         if len(plan.chunks) > 1 and not isinstance(logits, CutawayError):
-            drawn = draw_rows(plan, self._requests, watched, logits)
+            drawn = draw_rows(plan, self._requests, seen, logits)
         for chunk in plan.chunks:
             request = self._requests[chunk.work.id]
             chosen: list[Chosen] = []
@@ -217,7 +220,7 @@ class EngineCore:
                 if isinstance(logits, CutawayError):
                     raise logits
                 rows, last = [logits.row(row + i) for i in range(chunk.rows)], drawn.get(row + chunk.rows - 1)
-                for one in request.choose(chunk, rows, self._recorder if request.id in watched else NULL, last):
+                for one in request.choose(chunk, rows, self._recorder if request.id in seen else NULL, last):
                     chosen.append(one)  # each stays if the next one fails
             except Exception as error:
                 failed = as_ours(error, "no token could be chosen")
@@ -225,13 +228,6 @@ class EngineCore:
             row += chunk.rows
         laps("sample")
         return outcomes
-
-    def _watched(self, plan: Plan) -> set[int]:
-        """The requests whose tokens the recorder wants: they take the stages one by one."""
-        if self._recorder is NULL:
-            return set()
-        ids = [chunk.work.id for chunk in plan.chunks]
-        return {id for id in ids if self._recorder.wants("token", self._requests[id].name)}
 
     def _settle(self, outcomes: list[Outcome]) -> int:
         """Write down what was computed, hand out the tokens, and end what has ended. Returns the accepted drafts."""
@@ -248,6 +244,9 @@ class EngineCore:
                 self._end(request, "error", failed)
             elif chosen and (stop := chosen[-1].stop) is not None:
                 self._finish(request, stop)
+            elif request.shorten is not None and len(request.work.tokens) >= self.context:
+                if (end := slide(request, self.scheduler, self.context)) is not None:
+                    self._finish(request, *end)
             elif not request.work.due:  # max_tokens 0: only the prompt was wanted
                 self._end(request, "length")
         return self.accepted - before

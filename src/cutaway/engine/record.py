@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import monotonic, perf_counter
 
@@ -11,7 +11,15 @@ from cutaway.engine.request import Request
 from cutaway.engine.work import Plan
 from cutaway.sampling import Choice
 from cutaway.text import Tokenizer
-from cutaway.trace import PrefixRecord, StepRecord, TokenRecord
+from cutaway.trace import NULL, PrefixRecord, Recorder, StepRecord, TokenRecord
+
+
+def watched(recorder: Recorder, plan: Plan, requests: Mapping[int, Request]) -> set[int]:
+    """The requests of a step whose tokens the recorder wants: they take the stages one by one."""
+    if recorder is NULL:
+        return set()
+    ids = [chunk.work.id for chunk in plan.chunks]
+    return {id for id in ids if recorder.wants("token", requests[id].name)}
 
 
 class Laps:

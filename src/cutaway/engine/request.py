@@ -12,6 +12,7 @@ from cutaway.cache import PrefixBreak
 from cutaway.engine.cost import CostModel, pairs
 from cutaway.engine.counts import Counts
 from cutaway.engine.events import Event, Finished, Timings, TokenChosen, TokenLogprob, Usage
+from cutaway.engine.sliding import Shorten, room_for_more
 from cutaway.engine.speculation import Speculator
 from cutaway.engine.work import Chunk, Work
 from cutaway.errors import CutawayError
@@ -56,8 +57,10 @@ class Request:
         self.finished = False
         self.most = 0  # tokens that the answer can have; only speculation asks
         self.speculator: Speculator | None = None
+        self.shorten: Shorten | None = None  # its prompt, when the context is full
         self.prompt_logprobs: list[TokenLogprob | None] = [None]
         self.warnings: list[str] = []
+        self._prompt = work.prompt  # tokens as submitted; some of them may go
         self._cached: int | None = None
         self._broke: PrefixBreak | None = None
         self._preemptions = 0
@@ -92,6 +95,18 @@ class Request:
             self._counts.looked_up += self.work.prompt
             self._counts.found += min(self._cached, self.work.prompt)
             self._started = monotonic()
+
+    def shorter(self, context: int) -> list[int] | None:
+        """A prompt that leaves room for more of the answer, with a warning that says what went; None: there is none."""
+        assert self.shorten is not None
+        answer = self.outputs
+        prompt, what = self.shorten(max(0, context - answer - room_for_more(context)))
+        shorter = len(prompt) < self.work.prompt
+        end = f"{what} in all" if shorter else "no more of the prompt can be left out, and it ended"
+        self.warnings.append(
+            f"truncation: after {answer} tokens of the answer the context of {context} was full; {end}"
+        )
+        return prompt if shorter else None
 
     def preempted(self) -> None:
         self._preemptions += 1
@@ -163,7 +178,7 @@ class Request:
         except Exception as broken:  # the one event must go out whatever the detokenizer does
             text, error = "", CutawayError(f"the end of the answer could not be decoded: {broken!r}")
         logprobs = tuple(self.prompt_logprobs) if self.wants_prompt_logprobs else None
-        usage = Usage(self.work.prompt, self.outputs, self.cached_tokens)
+        usage = Usage(self._prompt, self.outputs, min(self._cached or 0, self._prompt))
         if self.stops.loop is not None and stop.kind != "repetition":
             self.warnings.append(f"{self.stops.loop} ({AGAINST_LOOPS})")
         warnings, times = tuple(self.warnings), self._timings()

@@ -30,6 +30,12 @@ class Work:
     def __post_init__(self) -> None:
         self.prompt = len(self.tokens)
 
+    def restart(self, prompt: list[int]) -> None:
+        """The answer so far behind another prompt, nothing computed. The request must not run."""
+        self.tokens[: self.prompt] = prompt
+        self.prompt, self.computed, self.drafts = len(prompt), 0, []
+        self.rows_from = len(self.tokens) - 1
+
     @property
     def due(self) -> int:
         return len(self.tokens) + len(self.drafts) - self.computed

@@ -44,7 +44,7 @@ def _dialogue(fields: Chat) -> Dialogue:
         add_generation_prompt=fields.add_generation_prompt,
         continue_final_message=bool(fields.continue_final_message),
         variables=template_variables(fields.chat_template_kwargs),
-        truncation="auto" if fields.truncation == "auto" else "error",
+        truncation=fields.truncation or "error",
         reasoning_budget=agreed(fields, "reasoning_budget", "thinking_token_budget"),
     )
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cutaway.assemble import Engine
-from cutaway.engine import TokenLogprob
+from cutaway.engine import TokenLogprob, fitted_text
 from cutaway.sampling import SamplingParams
 from cutaway.server.chat import usage_json
 from cutaway.server.fields import Completion
@@ -44,7 +44,9 @@ def _asked(fields: Completion) -> Asked:
     if fields.logprobs is not None:
         params = {"logprobs": fields.logprobs} | ({"prompt_logprobs": fields.logprobs} if fields.echo else {})
     unsaid = fields.max_tokens is None and fields.n_predict is None
-    texts = Texts(prompts, add_special=fields.add_special_tokens is not False)
+    texts = Texts(
+        prompts, add_special=fields.add_special_tokens is not False, slides=fields.truncation == "slide"
+    )
     return Asked(
         _gap(fields, prompts) if fields.suffix else texts, answers=len(prompts) * (fields.n or 1), params=params,
         max_tokens=MAX_TOKENS if unsaid else None,
@@ -54,25 +56,33 @@ def _asked(fields: Completion) -> Asked:
 def _gap(fields: Completion, prompts: Sequence[Prompt]) -> Gap:
     """What `suffix` asks for: the text between it and the prompt. Raises ApiError."""
     (prompt, *more) = prompts
-    if more or not isinstance(prompt, str) or fields.echo:
-        raise bad_request("suffix needs one prompt, a text, and no echo", "suffix", "parameter_unsupported")
+    if more or not isinstance(prompt, str) or fields.echo or fields.truncation == "slide":
+        raise bad_request(
+            "suffix needs one prompt, a text, no echo and no truncation 'slide'", "suffix", "parameter_unsupported"
+        )
     return Gap(prompt, fields.suffix or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
     """Texts or token ids. add_special: begin each text with the tokens that the model wants there. parse_special: read
-    control tokens in them."""
+    control tokens in them. slides: what is oldest goes when the context is full."""
 
     prompts: Sequence[Prompt]
     add_special: bool
     parse_special: bool = False
+    slides: bool = False
 
     def prepare(self, _served: Served, engine: Engine, params: SamplingParams) -> Prepared:
         """Each one's token ids. Raises ApiError."""
         warnings: list[str] = []
         tokens = heard(warnings, self._encoded, engine.tokenizer)
-        return Prepared(tokens, params, warnings=tuple(warnings))
+        if not self.slides:
+            return Prepared(tokens, params, warnings=tuple(warnings))
+        fits = [fitted_text(each, engine.context, params.max_tokens) for each in tokens]
+        warnings += [warning for fit in fits for warning in fit.warnings]
+        shorten = [fit.shorten for fit in fits]
+        return Prepared([fit.tokens for fit in fits], params, warnings=tuple(warnings), shorten=shorten)
 
     def _encoded(self, tokenizer: Tokenizer) -> list[list[int]]:
         """Raises ApiError for a prompt without any token."""

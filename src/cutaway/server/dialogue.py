@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cutaway.assemble import Engine
+from cutaway.engine import Fitted, fitted
 from cutaway.sampling import SamplingParams
 from cutaway.sampling.grammar_tools import ToolConstraint, tool_constraint
 from cutaway.sampling.params import CONSTRAINTS
@@ -16,12 +17,13 @@ from cutaway.server.prepared import Prepared
 from cutaway.server.problems import bad_request
 from cutaway.server.reader import Reader
 from cutaway.server.served import Served
-from cutaway.server.truncation import fitted
+from cutaway.text import Segment
 from cutaway.text.begun_call import begun_call
 from cutaway.text.reasoning import ReasoningParser, continued_reasoning, opens_reasoning
 from cutaway.text.tool_formats import control_markers, tool_format
 from cutaway.text.tool_parser import ToolParser
 
+Truncation = Literal["error", "auto", "slide", "disabled"]
 ToolChoice = Literal["none", "auto", "required"]
 
 
@@ -40,7 +42,7 @@ class Dialogue:
     add_generation_prompt: bool | None = None
     continue_final_message: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)
-    truncation: Literal["error", "auto"] = "error"
+    truncation: Truncation = "error"
     reasoning_budget: int | None = None
     thinks: bool = False
     warnings: tuple[str, ...] = ()
@@ -77,23 +79,29 @@ def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: Sampling
             params, opening = params.replace(grammar=None), None
             warnings.append("the call that the last message has begun is continued without its schema")
 
-    def render(chat: Sequence[Mapping[str, Any]]) -> tuple[list[int], str]:
-        segments = heard(
-            warnings, engine.chat_prompt, chat, tools=dialogue.tools if dialogue.calls else None,
+    def segments(chat: Sequence[Mapping[str, Any]]) -> list[Segment]:
+        return engine.chat_prompt(
+            chat, tools=dialogue.tools if dialogue.calls else None,
             documents=dialogue.documents, add_generation_prompt=dialogue.add_generation_prompt,
             continue_final_message=dialogue.continue_final_message, **dialogue.variables,
         )  # fmt: skip
-        ids = heard(warnings, engine.tokenizer.encode_segments, segments)
-        return ids, "".join(text for text, _ in segments[-8:])
 
-    if dialogue.truncation == "auto":
-        (tokens, end), left_out = fitted(dialogue.messages, render, engine.context, params.max_tokens)
-        warnings += left_out
+    def render(chat: Sequence[Mapping[str, Any]]) -> tuple[list[int], str]:
+        parts = heard(warnings, segments, chat)
+        return heard(warnings, engine.tokenizer.encode_segments, parts), "".join(text for text, _ in parts[-8:])
+
+    def again(chat: Sequence[Mapping[str, Any]]) -> list[int]:
+        return engine.tokenizer.encode_segments(segments(chat))  # `heard` could hold up the engine's thread
+
+    if dialogue.truncation in ("error", "disabled"):
+        fit = Fitted(*render(dialogue.messages))
     else:
-        tokens, end = render(dialogue.messages)
-    params = _reasoned(served, engine, dialogue, params, end, warnings)
+        slides = dialogue.truncation == "slide"
+        fit = fitted(dialogue.messages, render, engine.context, params.max_tokens, again=again if slides else None)
+    params = _reasoned(served, engine, dialogue, params, fit.end, warnings)
     reader = _reader(served, dialogue, params, opening, begun)
-    return Prepared([tokens], params, reader, tuple(dict.fromkeys([*dialogue.warnings, *warnings])))
+    said = tuple(dict.fromkeys([*dialogue.warnings, *warnings, *fit.warnings]))
+    return Prepared([fit.tokens], params, reader, said, (fit.shorten,))
 
 
 def _format(served: Served) -> str:

@@ -93,7 +93,7 @@ class Choosing(Sampling):
     response_format: dict[str, Any] | None = None
     structured_outputs: dict[str, Any] | None = None
     cache_salt: str | None = Field(None, description="Share prefixes only with requests of the same salt.")
-    truncation: Literal["error", "auto", "disabled"] | None = None
+    truncation: Literal["error", "auto", "slide", "disabled"] | None = None
 
 
 class Chat(Choosing):

@@ -57,7 +57,9 @@ async def generate(
         visit.names |= names
         ready = await service.in_thread(asked.input.prepare, served, engine, params)
         visit.warnings += [*warnings, *asked.warnings, *said, *ready.warnings]
-        run = Run(visit, ready.prompts, ready.params, reader=ready.reader, key=chosen.cache_salt)
+        run = Run(
+            visit, ready.prompts, ready.params, reader=ready.reader, key=chosen.cache_salt, shorten=ready.shorten
+        )
         return await answer(request, run, teller(run, fields), stream=bool(fields.stream))
 
 

@@ -37,7 +37,7 @@ def dialogue_of(fields: CountTokens) -> Dialogue:
     return Dialogue(
         messages=chat, tools=tools, tool_choice=choice, tool_name=name,
         parallel=not (fields.tool_choice or {}).get("disable_parallel_tool_use"), variables=variables,
-        truncation="auto" if fields.truncation == "auto" else "error", reasoning_budget=budget,
+        truncation=fields.truncation or "error", reasoning_budget=budget,
         continue_final_message=continued, thinks=thinks, warnings=tuple(warnings),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cutaway.assemble import Engine
+from cutaway.engine import Shorten
 from cutaway.sampling import SamplingParams
 from cutaway.server.reader import Reader
 from cutaway.server.served import Served
@@ -14,12 +15,16 @@ from cutaway.server.served import Served
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Ready for the engine. prompts: token ids. reader: makes what reads one answer."""
+    """Ready for the engine. prompts: token ids. reader: makes what reads one answer.
+
+    shorten: one for each prompt whose answer goes on when the context is full; empty: such answers end.
+    """
 
     prompts: Sequence[list[int]]
     params: SamplingParams
     reader: Callable[[], Reader] = Reader
     warnings: tuple[str, ...] = ()
+    shorten: Sequence[Shorten | None] = ()
 
 
 class Input(Protocol):

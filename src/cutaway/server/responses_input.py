@@ -50,7 +50,7 @@ def dialogue_of(fields: CountInput) -> Dialogue:
     return Dialogue(
         messages=chat, tools=tools, tool_choice=choice, tool_name=name_,
         parallel=fields.parallel_tool_calls is not False,
-        truncation="auto" if fields.truncation == "auto" else "error", warnings=tuple(warnings),
+        truncation=fields.truncation or "error", warnings=tuple(warnings),
     )  # fmt: skip
 
 

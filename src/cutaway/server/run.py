@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import time_ns
 from typing import Any
 
-from cutaway.engine import Collector, Delta, Finished, Result, Stream, TokenLogprob, Usage
+from cutaway.engine import Collector, Delta, Finished, Result, Shorten, Stream, TokenLogprob, Usage
 from cutaway.errors import CutawayError
 from cutaway.sampling import SamplingParams, StopReason
 from cutaway.sampling.grammar import compile_constraint
@@ -49,6 +49,7 @@ def own_copy(error: CutawayError) -> CutawayError:
 class Run:
     """The answers to a request's prompts. `pieces` is read once; `close` ends everything, whatever state it is in.
 
+    shorten: for each prompt, what makes it shorter when the context is full (empty: answers end there).
     key: the request's salt: its prefixes are shared only with requests of the same caller and salt.
     """
 
@@ -60,12 +61,14 @@ class Run:
         *,
         reader: Callable[[], Reader] = Reader,
         key: str | None = None,
+        shorten: Sequence[Shorten | None] = (),
     ) -> None:
         self.visit = visit
         self.prompts = prompts
         self.params = params
         self.results: list[Result | None] = [None] * len(prompts)
         self._key = visit.prefix_key(key)
+        self._shorten = shorten
         self._readers = [reader() for _ in range(len(prompts) * params.n)]
         self._mailbox = Mailbox(asyncio.get_running_loop(), visit.service.config.server.max_events)
         self._streams: list[Stream] = []
@@ -97,7 +100,10 @@ class Run:
         try:
             for number, tokens in enumerate(self.prompts):
                 slot = self._mailbox.slot(number)
-                stream = engine.submit(tokens, self.params, sink=slot, key=self._key, name=self._name(number))
+                shorten = self._shorten[number] if self._shorten else None
+                stream = engine.submit(
+                    tokens, self.params, sink=slot, key=self._key, name=self._name(number), shorten=shorten
+                )
                 self._streams.append(stream)
                 if self._closed:  # meanwhile the client left
                     self._cancel()
