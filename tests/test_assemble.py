@@ -204,7 +204,7 @@ def test_what_is_no_prompt_is_refused(engine: Engine, prompt: Any, message: str)
 
 def test_too_long_a_prompt_says_both_numbers_and_stops_the_others(engine: Engine) -> None:
     assert engine.context == 64
-    with pytest.raises(ContextExceededError, match=r"65 tokens.*64"):
+    with pytest.raises(ContextExceededError, match=r"maximum context length is 64 tokens.*65 tokens"):
         engine.generate(["fine", [1] * 65], GREEDY)
     assert engine.generate("fine", GREEDY)[0].stop.kind == "length"
 
@@ -281,7 +281,7 @@ def test_load_options_out_of_range(tiny: Path, options: dict[str, Any], message:
 
 
 def test_no_memory_says_both_numbers(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cutaway.ops.native.available_memory", lambda: 12345)
+    monkeypatch.setattr("cutaway.ops.reference_backend.available_memory", lambda: 12345)
     with pytest.raises(MemoryShortError, match=r"needs \d+ bytes.*12345"):
         Engine.load(tiny, backend="reference")
 

@@ -110,13 +110,13 @@ def test_no_token_is_chosen_when_none_is_wanted() -> None:
 
 def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers() -> None:
     engine = core(FakeModel(FULL), FULL)
-    with pytest.raises(ContextExceededError, match=r"49 tokens.*48"):
+    with pytest.raises(ContextExceededError, match=r"maximum context length is 48 tokens.*49 tokens"):
         engine.submit([1] * 49, GREEDY)
-    with pytest.raises(ContextExceededError, match=r"48 tokens.*48"):
+    with pytest.raises(ContextExceededError, match=r"maximum context length is 48 tokens.*48 tokens"):
         engine.submit([1] * 48, GREEDY)
     assert engine.submit([1] * 48, GREEDY.replace(max_tokens=0)) is not None
     small = layout((None, 5))
-    with pytest.raises(ContextExceededError, match=r"21 tokens.*20"):
+    with pytest.raises(ContextExceededError, match=r"maximum context length is 20 tokens.*21 tokens"):
         core(FakeModel(small), small).submit([1] * 21, GREEDY)
 
 

@@ -105,8 +105,8 @@ def test_what_of_the_form_cannot_be_enforced_is_said_as_without_tools() -> None:
         tool_constraint("hermes", TOOLS, small_tokenizer(), form=("json_schema", {"uniqueItems": True}))
     with pytest.raises(ParameterError, match="grammar"):
         tool_constraint("hermes", TOOLS, small_tokenizer(), form=("grammar", "start: ("))
-    told = tool_constraint("hermes", TOOLS, small_tokenizer(), form=("json_schema", {"contentEncoding": "x"}))
-    assert told.warnings == compile_constraint("json_schema", {"contentEncoding": "x"}, small_tokenizer()).warnings
+    told = tool_constraint("hermes", TOOLS, small_tokenizer(), form=("json_schema", {"maxLenght": 3}))
+    assert told.warnings == compile_constraint("json_schema", {"maxLenght": 3}, small_tokenizer()).warnings
     assert told.warnings
 
 

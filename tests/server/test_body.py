@@ -81,8 +81,10 @@ def test_every_route_reads_its_body_in_this_one_place(smol: Running, path: str) 
     ):  # fmt: skip
         reply = smol.client.post(path, content=body)
         assert reply.status_code == 400, reply.text
-        if code is not None and not path.startswith("/v1/messages"):
+        if code is not None and path.startswith("/v1/") and not path.startswith("/v1/messages"):
             assert reply.json()["error"]["code"] == code
+        elif code is not None:  # Anthropic's, Ollama's and llama.cpp's errors have no codes of ours
+            assert "surrogate" in reply.text
 
 
 @pytest.mark.models

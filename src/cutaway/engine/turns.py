@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cutaway.engine.sliding import Shorten, behind_head, room_for_more
+from cutaway.text import losses_known
 
 Message = Mapping[str, Any]
 Rendered = tuple[list[int], str]
@@ -68,8 +69,9 @@ def sliding(
     """
 
     def shorten(most: int) -> tuple[list[int], str]:
-        fewest = _fewest(turns, render, most, out)
-        tokens = render(_without(turns, fewest))
+        with losses_known():  # whatever the chat loses was said when it was first read
+            fewest = _fewest(turns, render, most, out)
+            tokens = render(_without(turns, fewest))
         return tokens, f"the oldest {fewest} turns ({whole - len(tokens)} tokens) were left out"
 
     return shorten

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cutaway.text.chat_prompt import chat_prompt, shows_tools, tool_format_of
 from cutaway.text.detokenizer import Detokenizer
 from cutaway.text.loading import load_tokenizer
+from cutaway.text.loss import TextLossWarning, losses_known
 from cutaway.text.reasoning import (
     ReasoningFormat,
     ReasoningParser,
@@ -14,7 +15,7 @@ from cutaway.text.reasoning import (
     split_reasoning,
 )
 from cutaway.text.template import ChatTemplate, load_template, require_template
-from cutaway.text.tokenizer import Piece, Segment, SpecialIds, TextLossWarning, Tokenizer
+from cutaway.text.tokenizer import Piece, Segment, SpecialIds, Tokenizer
 from cutaway.text.tool_events import (
     Arguments,
     CallEnded,
@@ -65,6 +66,7 @@ __all__ = [
     "gathered",
     "load_template",
     "load_tokenizer",
+    "losses_known",
     "new_call_id",
     "opens_reasoning",
     "parse_tools",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cutaway.errors import ParameterError
+from cutaway.text.loss import warn_of_loss
 from cutaway.text.messages import checked_messages
 from cutaway.text.template import ChatTemplate, require_template
-from cutaway.text.tokenizer import Segment, TextLossWarning
+from cutaway.text.tokenizer import Segment
 from cutaway.text.tool_formats import detect_tool_format, renders_tools, tool_instructions
 
 
@@ -32,7 +32,7 @@ def chat_prompt(
             )
         messages = _instructed(checked_messages(messages), tool_instructions(tool_format, tools))
         what = "this model's template does not show tools; they are described in the system message"
-        warnings.warn(what, TextLossWarning, stacklevel=3)
+        warn_of_loss(what, stacklevel=3)
         tools = None
     return known.render(messages, tools=tools or None, **options)
 

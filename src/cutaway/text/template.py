@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from cutaway.errors import ParameterError, TemplateError
 from cutaway.text.guarded import Guard
+from cutaway.text.loss import warn_of_loss
 from cutaway.text.messages import REASONING, checked_mappings, checked_messages
-from cutaway.text.tokenizer import Segment, TextLossWarning, Tokenizer
+from cutaway.text.tokenizer import Segment, Tokenizer
 from cutaway.text.unread import Watched, unread
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class ChatTemplate:
         if continue_final_message:
             text = _cut_at(text, guard.sentinel)
         for what in unread(chat):
-            warnings.warn(what, TextLossWarning, stacklevel=3)
+            warn_of_loss(what, stacklevel=3)
         return list(self._segments(text, guard))
 
     def _choose(self, tools: Any) -> str:

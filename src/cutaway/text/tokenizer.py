@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from cutaway.errors import TokenizerError
 from cutaway.text.detokenizer import Detokenizer
 from cutaway.text.encoder import Encoder, Place, Span, not_text
+from cutaway.text.loss import warn_of_loss
 from cutaway.text.markers import Markers
 from cutaway.text.vocabulary import CONTROL, UNUSED, Vocabulary, byte_alphabet
 
@@ -36,10 +36,6 @@ class Piece(NamedTuple):
     start: int
     end: int
     kind: str
-
-
-class TextLossWarning(UserWarning):
-    """Part of a text cannot be written with a vocabulary."""
 
 
 class SpecialIds(NamedTuple):
@@ -255,7 +251,7 @@ class Tokenizer:
             lost += ids.count(self.special.unk)
         if lost:
             what = f"{lost} bytes or characters of the text have no token in this vocabulary and are lost"
-            warnings.warn(what, TextLossWarning, stacklevel=4)
+            warn_of_loss(what, stacklevel=4)
 
     @cached_property
     def _unwritable(self) -> list[int]:
