@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import ollama
@@ -24,8 +25,10 @@ def weather(city: str) -> str:
 
 
 @pytest.fixture
-def client(smol: Running) -> ollama.Client:
-    return ollama.Client(host=smol.url)
+def client(smol: Running) -> Iterator[ollama.Client]:
+    client = ollama.Client(host=smol.url)
+    yield client
+    client._client.close()  # it has no way of its own to end its connections
 
 
 def test_chat_and_its_stream(client: ollama.Client) -> None:

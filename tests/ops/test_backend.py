@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -78,15 +79,25 @@ def test_threads_beyond_the_cores_are_left_out_with_a_warning() -> None:
     assert about.threads.count <= cores and about.threads.warnings
 
 
-def started() -> int:
-    """Threads of this process."""
+NO_THREAD = """
+from pathlib import Path
+import numpy as np
+from cutaway.ops.native import NativeBackend
+from cutaway.ops.protocol import Matrix
+
+def started():
     return len(list(Path("/proc/self/task").iterdir()))
+
+before = started()
+backend = NativeBackend(threads=3)
+assert backend.describe().threads.count == 3 and backend.packed_bytes("Q8_0", 16, 64)
+assert started() == before
+backend.weight(Matrix("Q8_0", np.zeros(16 * 68, np.uint8), 16, 64))
+assert started() == before + 2, (before, started())
+"""
 
 
 def test_no_thread_starts_before_one_is_needed() -> None:
-    before = started()
-    backend = NativeBackend(threads=3)
-    assert backend.describe().threads.count == 3 and backend.packed_bytes("Q8_0", 16, 64)
-    assert started() == before
-    backend.weight(matrix("Q8_0", 16, 64))
-    assert started() == before + 2
+    """In a process of its own: all models of a process share one pool of threads."""
+    done = subprocess.run([sys.executable, "-c", NO_THREAD], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

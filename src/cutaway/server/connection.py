@@ -22,7 +22,7 @@ LINGER_SECONDS = 1.0  # of silence, for what a client still sends when it was an
 # answer away. At most ten times that in all.
 LINGER_BYTES = 2**20
 PROBE_SECONDS = 5.0  # between questions whether a client that has shut down its writing side still listens
-LOOK_SECONDS = 0.02  # between looks whether the question has come back
+LOOK_SECONDS = 0.02  # at most, between looks whether the question has come back (a near one does in a millisecond)
 _END = re.compile(rb"\r?\n\r?\n")  # of a head, as h11 reads it
 
 
@@ -162,8 +162,10 @@ class Connection(H11Protocol):
         connection = self.transport.get_extra_info("socket")
         while self._busy and not self.transport.is_closing():
             self._probe()
-            for _ in range(round(PROBE_SECONDS / LOOK_SECONDS)):
-                await asyncio.sleep(LOOK_SECONDS)
+            waited, pause = 0.0, 0.001
+            while waited < PROBE_SECONDS:
+                await asyncio.sleep(pause)
+                waited, pause = waited + pause, min(2 * pause, LOOK_SECONDS)
                 if not self._busy:
                     return
                 if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
