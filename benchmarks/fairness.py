@@ -3,10 +3,11 @@
     python benchmarks/fairness.py [--json]
 
 Nothing is measured here but rules: the engine's scheduler plans each step and a cost model says how long it takes
-(cutaway.bench.virtual). The slowdown of a request is its time to the first token over what it takes alone. The loads in
-loads.json are lengths of prompts and answers in tokens. `chats`: log-normal, as `cutaway bench serve` draws them (half
-of the prompts under 90 tokens, one in ten over 400). `mixed`: one prompt in eight is long (median 729), the others are
-short (24). `one_long`: one in sixteen has 729 tokens. `gaps`: between two arrivals, exponential, mean 1,000.
+(cutaway.bench.virtual_time). The slowdown of a request is its time to the first token over what it takes alone. The
+loads in loads.json are lengths of prompts and answers in tokens. `chats`: log-normal, as `cutaway bench serve` draws
+them (half of the prompts under 90 tokens, one in ten over 400). `mixed`: one prompt in eight is long (median 729), the
+others are short (24). `one_long`: one in sixteen has 729 tokens. `gaps`: between two arrivals, exponential, mean
+1,000.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from cutaway.bench.virtual import Ask, Clock, Served
+from cutaway.bench.virtual_time import Ask, Clock, Served
 from cutaway.cache import GroupSize, PageTables
 from cutaway.engine.cost import CostModel, pairs
 from cutaway.engine.scheduler import Limits, Scheduler

@@ -22,7 +22,7 @@ import numpy as np
 from cutaway.formats import open_model
 from cutaway.model import Decoder, load_decoder, read_spec
 from cutaway.ops.backend import Backend
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
 from cutaway.ops.protocol import F32, KVType, Norm, Rope, Step, Weight
 from cutaway.ops.reference import FLOAT_TYPES, ReferenceWeight
 from cutaway.ops.reference_backend import ReferenceBackend

@@ -97,7 +97,7 @@ void bind(nb::module_& m) {
 }
 }  // namespace select_bindings
 
-// Weights, pages and recorded programs for ops/native.py: see runtime/. Arrays are C-contiguous, never converted.
+// Weights, pages and recorded programs for ops/native/recording.py: see runtime/. Arrays are C-contiguous, never converted.
 namespace program_bindings {
 using namespace cutaway;
 template <class T> using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

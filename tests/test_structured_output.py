@@ -11,9 +11,9 @@ import pytest
 
 from cutaway import Engine, SamplingParams
 from cutaway.errors import ParameterError
-from cutaway.sampling.grammar_tools import tool_constraint
-from cutaway.text.reasoning import ReasoningFormat, split_reasoning
-from cutaway.text.tool_parser import ToolParser, gathered, parse_tools
+from cutaway.sampling.constraints.tool_calls import tool_constraint
+from cutaway.text.chat.reasoning import ReasoningFormat, split_reasoning
+from cutaway.text.tools.parser import ToolParser, gathered, parse_tools
 
 pytestmark = pytest.mark.models
 SCHEMA = {

@@ -10,7 +10,7 @@ import numpy as np
 from cutaway.formats import BLOCKS, dequantize
 from cutaway.native import _native
 from cutaway.ops.backend import Backend
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
 from cutaway.ops.protocol import (
     F32,
     Activation,

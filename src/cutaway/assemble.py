@@ -19,7 +19,7 @@ from cutaway.errors import ParameterError
 from cutaway.formats import ModelFile, open_model
 from cutaway.model import ModelSpec, RopeScaling, cautions, load_decoder, parse_rope_scaling
 from cutaway.ops.backend import Description, StepLimits
-from cutaway.ops.opening import BACKENDS, open_backend
+from cutaway.ops.backends import BACKENDS, open_backend
 from cutaway.ops.protocol import KVType
 from cutaway.planner import (
     LoadOptions,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cutaway.bench.virtual import Ask, Clock
+from cutaway.bench.virtual_time import Ask, Clock
 from cutaway.cache import GroupSize, PageTables
 from cutaway.engine.cost import CostModel
 from cutaway.engine.scheduler import Limits, Scheduler

@@ -7,7 +7,7 @@ from cutaway.bench import Limits, Meter, Settings, Subject
 from cutaway.bench.limits import ARITHMETICS, middle
 from cutaway.bench.synthetic import Shape, synthetic_file
 from cutaway.native import _native
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
 
 SETS = ("amx", "avx512", "avxvnni", "avx2", "plain")
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.serving import canned
-from cutaway.bench.asking import Answer, Target, base_url, first_model
+from cutaway.bench.client import Answer, Target, base_url, first_model
 from cutaway.bench.conversations import Mix, questions
 from cutaway.bench.load import HEADINGS, Load, Outcome, outcome, outcome_json, outcome_row, percentiles, run_load
 from cutaway.bench.picture import nice_top, picture

@@ -124,7 +124,7 @@ def test_a_prompt_longer_than_a_step_comes_in_chunks() -> None:
 
 
 def test_too_large_a_model_is_refused_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cutaway.ops.native.available_memory", lambda: 1000)
+    monkeypatch.setattr("cutaway.ops.native.backend.available_memory", lambda: 1000)
     with pytest.raises(MemoryShortError, match=r"for weights, .* for keys and values.* 1.0 kB are available"):
         subject()
 

@@ -8,7 +8,7 @@ from cutaway.bench.synthetic import random_blocks
 from cutaway.errors import ParameterError
 from cutaway.formats import BLOCKS, dequantize
 from cutaway.model import read_spec
-from cutaway.ops.packing import packed_bytes
+from cutaway.ops.native.packing import packed_bytes
 from cutaway.planner import plan_memory
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from cutaway.cache import GroupSize, PageTables
 from cutaway.engine.batch import build_step
-from cutaway.engine.work import Chunk, Plan, Work
+from cutaway.engine.step_plan import Chunk, Plan, Work
 
 
 def test_a_plan_becomes_the_arrays_of_a_step() -> None:

@@ -9,7 +9,7 @@ from cutaway.cache import GroupSize, PageTables
 from cutaway.engine.cost import CostModel
 from cutaway.engine.even_share import EvenShare
 from cutaway.engine.scheduler import Limits, Scheduler
-from cutaway.engine.work import Work
+from cutaway.engine.step_plan import Work
 
 
 class Naive:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cutaway.engine import EngineCore, Finished, Limits
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
 from cutaway.ops.protocol import F32
 from cutaway.sampling import SamplingParams
 from engine.driving import Worth

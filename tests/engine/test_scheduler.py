@@ -10,7 +10,7 @@ import cutaway.engine.scheduler
 from cutaway.cache import GroupSize, PageTables
 from cutaway.engine.cost import CostModel
 from cutaway.engine.scheduler import Limits, Scheduler
-from cutaway.engine.work import Plan, Work
+from cutaway.engine.step_plan import Plan, Work
 
 FAST = CostModel(1_000, 10, 0.0)
 

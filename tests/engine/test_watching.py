@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import cutaway.engine.drawing
+import cutaway.engine.draw
 from cutaway.cache import RequestPages
 from cutaway.sampling import SamplingParams
 from cutaway.trace import MemoryRecorder, PrefixRecord, StepRecord, TokenRecord
@@ -21,13 +21,13 @@ PROMPTS = {"one": [1, 2, 3], "two": [4, 5], "three": [6, 1, 2, 2]}
 def fast(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Rows of each step that were drawn together."""
     counts: list[int] = []
-    together = cutaway.engine.drawing.draw_together
+    together = cutaway.engine.draw.draw_together
 
     def counted(rows: Any, samplers: Any) -> Any:
         counts.append(len(samplers))
         return together(rows, samplers)
 
-    monkeypatch.setattr(cutaway.engine.drawing, "draw_together", counted)
+    monkeypatch.setattr(cutaway.engine.draw, "draw_together", counted)
     return counts
 
 

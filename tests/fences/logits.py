@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cutaway.model import Decoder, kv_layout, load_decoder, read_spec
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
 from cutaway.ops.protocol import KVType, Step
 from fences.tiny_models import CASES, Case, tiny_model
 from fences.tiny_weights import bits

@@ -8,7 +8,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from cutaway.text.vocabulary import CONTROL, NORMAL, USER, byte_alphabet
+from cutaway.text.tokenizer.vocabulary import CONTROL, NORMAL, USER, byte_alphabet
 from fences.tiny_models import Sizes, metadata, tiny_model
 from fences.tiny_models import gguf as gguf_case
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.formats import ModelFile, Tensor
-from cutaway.model.names import NAMES, Names
+from cutaway.model.tensor_names import NAMES, Names
 from fences.tiny_weights import matrix, vector
 
 SMALL_BLOCKS = ("Q8_0", "Q4_0", "Q5_1", "F16", "Q4_1", "Q5_0", "IQ4_NL", "F32")

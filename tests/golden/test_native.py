@@ -14,7 +14,7 @@ import pytest
 
 from cutaway.formats import open_model
 from cutaway.model import Decoder, load_decoder, read_spec
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
 from cutaway.ops.protocol import F32
 from golden import kl
 from golden.teacher_forced import distance, logits_in_chunks

@@ -11,10 +11,10 @@ import pytest
 
 from cutaway.errors import ParameterError
 from cutaway.ops.backend import Backend, StepLimits
-from cutaway.ops.cores import choose_threads
-from cutaway.ops.native import NativeBackend
-from cutaway.ops.opening import BACKENDS, open_backend
+from cutaway.ops.backends import BACKENDS, open_backend
+from cutaway.ops.native.backend import NativeBackend
 from cutaway.ops.protocol import KVGroup, KVLayout, Step
+from cutaway.ops.thread_count import choose_threads
 from tiny import TinyModel, matrix, step
 
 
@@ -82,7 +82,7 @@ def test_threads_beyond_the_cores_are_left_out_with_a_warning() -> None:
 NO_THREAD = """
 from pathlib import Path
 import numpy as np
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
 from cutaway.ops.protocol import Matrix
 
 def started():

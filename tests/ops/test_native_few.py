@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
 from cutaway.ops.protocol import F32, Hidden, Norm, Ops, Step
 from tiny import SETS, floats, load_rows, matrix, product, step
 

@@ -9,8 +9,8 @@ from ml_dtypes import bfloat16
 from cutaway.errors import ParameterError
 from cutaway.formats import BLOCKS, decompose
 from cutaway.formats.block_codes import SPLITS
-from cutaway.ops.native import NativeBackend
-from cutaway.ops.packing import TYPE_NUMBERS, packed_bytes
+from cutaway.ops.native.backend import NativeBackend
+from cutaway.ops.native.packing import TYPE_NUMBERS, packed_bytes
 from cutaway.ops.protocol import F32, Matrix
 from cutaway.ops.rounding import ACTIVATION_GROUP, round_groups
 from tiny import ALIKE, SETS, floats, matrix, product, values

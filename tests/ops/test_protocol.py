@@ -11,7 +11,7 @@ import pytest
 
 from cutaway.errors import ParameterError, UnsupportedError
 from cutaway.ops.backend import Backend
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
 from cutaway.ops.protocol import F32, Forward, Norm, Step, Weight
 from cutaway.ops.reference_backend import ReferenceBackend
 from tiny import floats, load_rows, matrix, step

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
 from cutaway.ops.protocol import F32, Experts, Norm, Step
 from tiny import ALIKE, SETS, TinyModel, floats, load_rows, matrix, step
 

@@ -7,7 +7,7 @@ import pytest
 from cutaway.bench import synthetic_model
 from cutaway.errors import ParameterError
 from cutaway.model import parse_rope_scaling
-from cutaway.ops.opening import open_backend
+from cutaway.ops.backends import open_backend
 from cutaway.planner import DEFAULT_CONTEXT, LoadOptions, LoadPlan, check_kv_types, plan_load
 
 TRAINED = 1024

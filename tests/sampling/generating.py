@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from cutaway.sampling import Sampler, SamplingParams
-from cutaway.sampling.grammar import compile_constraint
+from cutaway.sampling.constraints.compile import compile_constraint
 from sampling.small_tokenizer import small_tokenizer
 
 
@@ -28,7 +28,7 @@ def accepts(kind: str, source: object, text: str) -> bool:
 
 
 def byte_spelling(text: str) -> str:
-    from cutaway.text.vocabulary import byte_alphabet
+    from cutaway.text.tokenizer.vocabulary import byte_alphabet
 
     alphabet = byte_alphabet()
     return "".join(alphabet[byte] for byte in text.encode())

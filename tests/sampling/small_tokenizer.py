@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from cutaway.text import Tokenizer
-from cutaway.text.gguf import tokenizer_from_gguf
-from cutaway.text.vocabulary import CONTROL, NORMAL, UNUSED, USER, byte_alphabet
+from cutaway.text.tokenizer.from_gguf import tokenizer_from_gguf
+from cutaway.text.tokenizer.vocabulary import CONTROL, NORMAL, UNUSED, USER, byte_alphabet
 
 MERGES = [
     '{ "',

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cutaway.sampling import Sampler, SamplingParams
-from cutaway.sampling.stages import truncations
-from cutaway.sampling.truncation import candidates
+from cutaway.sampling.stages.find import truncations
+from cutaway.sampling.stages.truncation import candidates
 from cutaway.trace import MemoryRecorder
 
 

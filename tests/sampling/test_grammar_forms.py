@@ -12,10 +12,10 @@ import regex
 
 from cutaway.errors import ParameterError
 from cutaway.sampling import SamplingParams, compile_constraint
-from cutaway.sampling.grammar_tools import ToolConstraint, tool_constraint
+from cutaway.sampling.constraints.tool_calls import ToolConstraint, tool_constraint
 from cutaway.sampling.params import ConstraintKind
-from cutaway.text.tool_formats import TOOL_FORMATS
-from cutaway.text.tool_parser import parse_tools
+from cutaway.text.tools.formats import TOOL_FORMATS
+from cutaway.text.tools.parser import parse_tools
 from sampling.generating import accepts, answer, closers
 from sampling.small_tokenizer import small_tokenizer
 

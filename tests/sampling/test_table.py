@@ -15,7 +15,7 @@ import pytest
 import cutaway
 from cutaway.errors import ParameterError
 from cutaway.sampling import PARAMETERS, SamplingParams
-from cutaway.sampling.page import PAGES, page, rows
+from cutaway.sampling.parameter_docs import PAGES, page, rows
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SOURCE = Path(cutaway.__file__).parent
@@ -38,8 +38,8 @@ USE = """
 import json, sys, numpy
 from cutaway.config import parse_config, sampling_settings
 from cutaway.sampling import STAGES, Sampler, SamplingParams
-from cutaway.sampling.page import rows
-from cutaway.server.fields import Chat
+from cutaway.sampling.parameter_docs import rows
+from cutaway.server.api.schemas import Chat
 
 row = numpy.zeros(8, numpy.float32); row[3] = 1
 print(json.dumps({
@@ -57,7 +57,7 @@ def test_a_new_stage_is_one_file_and_one_entry(tmp_path: Path) -> None:
     """A copy of the source with a stage more: the sampler, the help, a config, requests and the page all have it."""
     copy = tmp_path / "cutaway"
     shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "sampling" / "even_only.py").write_text(STAGE, "utf-8")
+    (copy / "sampling" / "stages" / "even_only.py").write_text(STAGE, "utf-8")
     table = copy / "sampling" / "params.py"
     text = table.read_text("utf-8")
     place = text.index("    dry_multiplier: float = number(")
@@ -81,7 +81,7 @@ def test_a_new_stage_is_one_file_and_one_entry(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_the_pages_are_made_from_the_table(name: str) -> None:
     text = (DOCS / name).read_text("utf-8")
-    assert page(text, translated="zh" in name) == text, "make it again: python -m cutaway.sampling.page docs"
+    assert page(text, translated="zh" in name) == text, "make it again: python -m cutaway.sampling.parameter_docs docs"
     assert text.count("\n| `") == len(PARAMETERS)
 
 

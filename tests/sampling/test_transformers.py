@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from cutaway.sampling import SamplingParams
-from cutaway.sampling.history import History
-from cutaway.sampling.stages import edits, truncations
-from cutaway.sampling.truncation import candidates
+from cutaway.sampling.stages.find import edits, truncations
+from cutaway.sampling.stages.history import History
+from cutaway.sampling.stages.truncation import candidates
 
 pytestmark = pytest.mark.oracle
 

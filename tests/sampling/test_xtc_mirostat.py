@@ -10,8 +10,8 @@ import pytest
 from cutaway.errors import ParameterError
 from cutaway.sampling import Sampler, SamplingParams
 from cutaway.sampling.randomness import uniform53
-from cutaway.sampling.stages import truncations
-from cutaway.sampling.truncation import Candidates, Moment, candidates, mirostat, surprises, xtc
+from cutaway.sampling.stages.find import truncations
+from cutaway.sampling.stages.truncation import Candidates, Moment, candidates, mirostat, surprises, xtc
 from cutaway.trace import MemoryRecorder
 
 SHARES = [0.125, 0.5, 0.25, 0.0625, 0.0625]

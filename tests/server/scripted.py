@@ -10,7 +10,7 @@ import numpy as np
 from cutaway.ops.protocol import Step
 from cutaway.ops.rows import HostRows
 from cutaway.text import ChatTemplate
-from cutaway.text.reasoning import ReasoningFormat
+from cutaway.text.chat.reasoning import ReasoningFormat
 from server.serving import HELLO, Running
 
 

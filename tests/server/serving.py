@@ -19,7 +19,7 @@ import httpx
 from cutaway.config import Config, LoggingConfig, ModelConfig, ServerConfig
 from cutaway.engine import EngineCore, Status
 from cutaway.server.launch import make_server, open_listener
-from cutaway.server.service import Service
+from cutaway.server.state import Service
 from cutaway.trace import NULL, Recorder
 
 CHAT = "/v1/chat/completions"

@@ -12,9 +12,9 @@ import pytest
 
 from cutaway.config import LimitsConfig
 from cutaway.sampling import SamplingParams
-from cutaway.server.fields import Chat, Choosing, Completion, Messages, Responses
-from cutaway.server.parameters import OURS, sampling_params
-from cutaway.server.reading import ONLY, WITHOUT_EFFECT, read_fields
+from cutaway.server.api.sampling import OURS, sampling_params
+from cutaway.server.api.schemas import Chat, Choosing, Completion, Messages, Responses
+from cutaway.server.api.validation import ONLY, WITHOUT_EFFECT, read_fields
 from cutaway.server.routes import ROUTES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cutaway.config import ServerConfig
-from cutaway.server import body
-from cutaway.server import connection as transport
 from cutaway.server.launch import DEAD_PEER_MS, open_listener
+from cutaway.server.transport import body
+from cutaway.server.transport import connection as transport
 from server.serving import CHAT, COMPLETIONS, HELLO, Running, config_for, raw_request, running, until
 
 pytestmark = pytest.mark.models

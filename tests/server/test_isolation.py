@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from cutaway.config import ServerConfig
-from cutaway.server.hearing import heard
+from cutaway.server.generation.caught_warnings import heard
 from cutaway.server.routes import ROUTES
 from server.serving import CHAT, COMPLETIONS, HELLO, Running, config_for, running
 

@@ -22,20 +22,20 @@ from cutaway.config import LimitsConfig, LoggingConfig, ServerConfig, check_conf
 from cutaway.engine import TokenChosen
 from cutaway.errors import ConfigError, HashMismatchError
 from cutaway.server import create_app
-from cutaway.server.admission import Admission
-from cutaway.server.blocks import Blocks
-from cutaway.server.identity import fingerprint, model_hash
-from cutaway.server.keys import Keys, read_keys
+from cutaway.server.api.content_blocks import Blocks
+from cutaway.server.generation.event_queue import Mailbox, SlowReaderError
+from cutaway.server.generation.output_parser import Reader
 from cutaway.server.launch import open_listener
-from cutaway.server.logs import Log
-from cutaway.server.mailbox import Mailbox, SlowReaderError
-from cutaway.server.names import Names
-from cutaway.server.problems import ApiError
-from cutaway.server.reader import Reader
-from cutaway.server.sse import KEEP_ALIVE, EventStream, sse, to_json
-from cutaway.server.tapes import Tapes
-from cutaway.text.reasoning import ReasoningFormat, ReasoningParser
-from cutaway.text.tool_parser import ToolParser
+from cutaway.server.models.aliases import Names
+from cutaway.server.models.hashes import fingerprint, model_hash
+from cutaway.server.observe.logs import Log
+from cutaway.server.transport.admission import Admission
+from cutaway.server.transport.auth import Keys, read_keys
+from cutaway.server.transport.errors import ApiError
+from cutaway.server.transport.replay import Tapes
+from cutaway.server.transport.sse import KEEP_ALIVE, EventStream, sse, to_json
+from cutaway.text.chat.reasoning import ReasoningFormat, ReasoningParser
+from cutaway.text.tools.parser import ToolParser
 
 
 def test_an_alias_must_lead_somewhere() -> None:

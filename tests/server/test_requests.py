@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.server.body import check_depth, parse_json
-from cutaway.server.problems import ApiError
+from cutaway.server.transport.body import check_depth, parse_json
+from cutaway.server.transport.errors import ApiError
 from server.serving import CHAT, COMPLETIONS, HELLO, Running
 
 

@@ -19,9 +19,9 @@ import pytest
 from cutaway.assemble import Engine
 from cutaway.config import LimitsConfig, ModelConfig
 from cutaway.ops.rows import HostRows
-from cutaway.server import roster
 from cutaway.server.app import create_app
-from cutaway.server.served import Served, open_engine
+from cutaway.server.models import pool
+from cutaway.server.models.served_model import Served, open_engine
 from server.serving import CHAT, COMPLETIONS, HELLO, Running, config_for, raw_request, running, until
 
 pytestmark = pytest.mark.models
@@ -304,12 +304,12 @@ def test_several_models_within_one_budget(smollm2_path: Path, gemma_path: Path) 
         aliases={"half": {"smol": 0.5, "gemma": 0.5}, "other": "smol"},
     )
     with running(config) as server:
-        roster = server.service.roster
-        until(lambda: bool(roster.models["gemma"].sha256))
-        need = [m.plan.total for m in roster.models.values() if m.plan]
-        roster.budget = max(need) + min(need) // 2
+        pool = server.service.roster
+        until(lambda: bool(pool.models["gemma"].sha256))
+        need = [m.plan.total for m in pool.models.values() if m.plan]
+        pool.budget = max(need) + min(need) // 2
         assert server.ok(COMPLETIONS, model="gemma", prompt="x", max_tokens=1)["model"] == "gemma"
-        assert (roster.models["smol"].state, roster.models["gemma"].state) == ("unloaded", "ready")
+        assert (pool.models["smol"].state, pool.models["gemma"].state) == ("unloaded", "ready")
         connection = raw_request(
             server, COMPLETIONS, {"model": "gemma", "prompt": "x", "max_tokens": 400, "ignore_eos": True}
         )
@@ -320,13 +320,13 @@ def test_several_models_within_one_budget(smollm2_path: Path, gemma_path: Path) 
         server.idle("gemma")
         assert server.ok(COMPLETIONS, model="other", prompt="x", max_tokens=1)["model"] == "smol"
         assert {m["id"] for m in server.client.get("/v1/models").json()["data"]} == {"smol", "gemma", "half", "other"}
-        names = roster.names
+        names = pool.names
         drawn = [names.find("half", str(i))[0] for i in range(400)]
         assert 150 < drawn.count("smol") < 250 and names.find("half", "7") == names.find("half", "7")
-        roster.models["smol"].state = "loading"  # as when it comes back
+        pool.models["smol"].state = "loading"  # as when it comes back
         assert server.client.get("/health").status_code == 200
-        roster.models["smol"].state = "ready"
-        roster.budget = 1000
+        pool.models["smol"].state = "ready"
+        pool.budget = 1000
         error = server.refused(COMPLETIONS, 503, model="gemma", prompt="x")
         assert "budget for models is 1000" in error["message"]
 
@@ -343,7 +343,7 @@ def test_a_load_goes_on_when_its_client_leaves(smollm2_path: Path, monkeypatch: 
             assert go.wait(20)
             return open_engine(served)
 
-        monkeypatch.setattr(roster, "open_engine", slowly)
+        monkeypatch.setattr(pool, "open_engine", slowly)
         models = server.service.roster.models
         for name in ("second", "third"):
             with raw_request(server, COMPLETIONS, {"model": name, "prompt": "x"}):

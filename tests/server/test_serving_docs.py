@@ -13,7 +13,9 @@ import pytest
 
 from cutaway.config import LimitsConfig, LoggingConfig, ServerConfig
 from cutaway.config.sections import SECTIONS
-from cutaway.server import body, connection, launch, log_writer, logs
+from cutaway.server import launch
+from cutaway.server.observe import log_writer, logs
+from cutaway.server.transport import body, connection
 from server.serving import CHAT, COMPLETIONS, HELLO, Running, config_for, running
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

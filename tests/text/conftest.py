@@ -11,7 +11,7 @@ import pytest
 
 from cutaway.formats import open_model
 from cutaway.text import ChatTemplate, Tokenizer, load_template, load_tokenizer
-from cutaway.text.vocabulary import BYTE, CONTROL, NORMAL, USER, byte_alphabet
+from cutaway.text.tokenizer.vocabulary import BYTE, CONTROL, NORMAL, USER, byte_alphabet
 
 Metadata = dict[str, Any]
 

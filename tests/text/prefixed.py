@@ -9,7 +9,7 @@ import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from cutaway import text
-from cutaway.text.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN
+from cutaway.text.tokenizer.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN
 
 SPACE = "\u2581"
 WORDS = ("The", "cap", "capital", "of", "France", "is", "Paris", "he", "hello", "{", '"', "a")

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from cutaway.text import ChatTemplate, Segment, Tokenizer, load_tokenizer
-from cutaway.text.pretokenizers import PRE_TOKENIZERS
+from cutaway.text.tokenizer.pretokenizers import PRE_TOKENIZERS
 
 Loaded = tuple[Tokenizer, ChatTemplate | None]
 oracle = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]

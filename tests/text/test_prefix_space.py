@@ -35,7 +35,7 @@ def tokenizer(kind: str) -> Tokenizer:
             made = saved(Path(folder), kind)
             made.prepare()
             return made
-    from cutaway.text.gguf import tokenizer_from_gguf
+    from cutaway.text.tokenizer.from_gguf import tokenizer_from_gguf
 
     with TemporaryDirectory() as folder:
         made = tokenizer_from_gguf(Path(folder) / "m.gguf", sentencepiece(add_space_prefix=kind == "gguf"))

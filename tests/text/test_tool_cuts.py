@@ -7,8 +7,8 @@ from itertools import count
 
 import pytest
 
-from cutaway.text.tool_events import ToolMessage, gathered
-from cutaway.text.tool_parser import ToolParser
+from cutaway.text.tools.events import ToolMessage, gathered
+from cutaway.text.tools.parser import ToolParser
 
 WHOLE = {
     "hermes": 'Sure.\n<tool_call>\n{"name": "f", "arguments": {"a": "Rome"}}\n</tool_call>',

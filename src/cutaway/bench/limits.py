@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from cutaway.native import _native
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
 
 Arithmetic = Literal["int8", "bf16", "f32"]
 ARITHMETICS: tuple[Arithmetic, ...] = ("int8", "bf16", "f32")

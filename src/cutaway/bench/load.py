@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from cutaway.bench.asking import Answer, Target
+from cutaway.bench.client import Answer, Target
 from cutaway.bench.conversations import Question
 
 PERCENTILES = (50, 90, 99)

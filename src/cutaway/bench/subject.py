@@ -12,9 +12,9 @@ from cutaway.errors import MemoryShortError
 from cutaway.formats import ModelFile
 from cutaway.model import Decoder, ModelSpec, kv_groups, kv_layout, load_decoder, read_spec
 from cutaway.ops.backend import Backend
-from cutaway.ops.native import NativeBackend
+from cutaway.ops.native.backend import NativeBackend
+from cutaway.ops.native.recording import RecordedStep
 from cutaway.ops.protocol import I32, KVLayout, KVType, Step
-from cutaway.ops.recording import RecordedStep
 from cutaway.planner import PAGE_SIZE, plan_memory, readable_bytes
 
 

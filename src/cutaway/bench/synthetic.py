@@ -17,7 +17,7 @@ import numpy as np
 
 from cutaway.errors import ParameterError
 from cutaway.formats import BLOCKS, ModelFile, Tensor, dequantize
-from cutaway.ops.packing import TYPE_NUMBERS
+from cutaway.ops.native.packing import TYPE_NUMBERS
 from cutaway.ops.protocol import U8
 
 _POOL_BLOCKS = 4096

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 from weakref import WeakValueDictionary
 
-from cutaway.cache.breaks import Evicted, Label, PrefixBreak, find_break, shared_length
+from cutaway.cache.prefix_misses import Evicted, Label, PrefixBreak, find_break, shared_length
 
 
 class Node:

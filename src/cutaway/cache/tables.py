@@ -17,8 +17,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from cutaway.cache.breaks import PrefixBreak
 from cutaway.cache.pool import PagePool
+from cutaway.cache.prefix_misses import PrefixBreak
 from cutaway.cache.prefixes import Node, PrefixTree
 from cutaway.cache.snapshot import GroupPages, RequestPages, Snapshot
 

@@ -175,7 +175,7 @@ def serve(options: ServeOptions) -> None:
     from pathlib import Path
 
     try:
-        from cutaway.bench.asking import Target, base_url, first_model
+        from cutaway.bench.client import Target, base_url, first_model
         from cutaway.bench.conversations import Mix, questions
         from cutaway.bench.load import HEADINGS, outcome_json, outcome_row, run_load
         from cutaway.bench.picture import picture

@@ -27,7 +27,7 @@ def plan(
     """Say what a model takes in memory: weights as the backend packs them, keys and values, buffers."""
     from cutaway.formats import open_model
     from cutaway.model import parse_rope_scaling
-    from cutaway.ops.opening import open_backend
+    from cutaway.ops.backends import open_backend
     from cutaway.planner import LoadOptions, plan_load, plan_rows, readable_bytes
 
     if requests < 1:

@@ -8,7 +8,7 @@ def version() -> None:
     import platform
 
     import cutaway
-    from cutaway.ops.opening import open_backend
+    from cutaway.ops.backends import open_backend
 
     backend = open_backend().describe()
     runs_on = f"Python {platform.python_version()}, {platform.machine()}, kernels: {backend.instruction_set}"

@@ -3,12 +3,12 @@
 from cutaway.engine.cost import CostModel
 from cutaway.engine.events import Event, Finished, Logprob, Timings, TokenChosen, TokenLogprob, Usage
 from cutaway.engine.loop import EngineCore
+from cutaway.engine.prompt_fitting import Fitted, fitted, fitted_text
 from cutaway.engine.request import Request, Sink, Stream
 from cutaway.engine.results import Answer, AnswerStream, Collector, Delta, Result
 from cutaway.engine.scheduler import Limits
-from cutaway.engine.sliding import Shorten
+from cutaway.engine.sliding_context import Shorten
 from cutaway.engine.status import Pages, Status, status_of
-from cutaway.engine.turns import Fitted, fitted, fitted_text
 
 __all__ = [
     "Answer",

@@ -7,7 +7,7 @@ from array import array
 import numpy as np
 
 from cutaway.cache import PageTables
-from cutaway.engine.work import Plan
+from cutaway.engine.step_plan import Plan
 from cutaway.ops.protocol import I32, Step
 
 _UNHELD = array("i", [-1])

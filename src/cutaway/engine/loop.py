@@ -15,18 +15,18 @@ from types import TracebackType
 from typing import Self
 
 from cutaway.cache import GroupSize, PageTables
+from cutaway.engine.admission import Door
 from cutaway.engine.batch import build_step
 from cutaway.engine.cost import CostModel
-from cutaway.engine.door import Door
-from cutaway.engine.drawing import draw_rows
+from cutaway.engine.draw import draw_rows
 from cutaway.engine.events import Event
 from cutaway.engine.failure import as_ours
-from cutaway.engine.record import Laps, prefix_record, step_record, token_record, watched
+from cutaway.engine.full_context import slide
 from cutaway.engine.request import Chosen, Request, Sink, Stream
 from cutaway.engine.scheduler import Limits, Scheduler
-from cutaway.engine.slide import slide
-from cutaway.engine.sliding import Shorten
-from cutaway.engine.work import Chunk, Plan
+from cutaway.engine.sliding_context import Shorten
+from cutaway.engine.step_plan import Chunk, Plan
+from cutaway.engine.trace_records import Laps, prefix_record, step_record, token_record, watched
 from cutaway.errors import CutawayError, EngineError
 from cutaway.ops.protocol import KVLayout, Step
 from cutaway.ops.rows import Rows

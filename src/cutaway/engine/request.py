@@ -12,9 +12,9 @@ from cutaway.cache import PrefixBreak
 from cutaway.engine.cost import CostModel, pairs
 from cutaway.engine.counts import Counts
 from cutaway.engine.events import Event, Finished, Timings, TokenChosen, TokenLogprob, Usage
-from cutaway.engine.sliding import Shorten, room_for_more
+from cutaway.engine.sliding_context import Shorten, room_for_more
 from cutaway.engine.speculation import Speculator
-from cutaway.engine.work import Chunk, Work
+from cutaway.engine.step_plan import Chunk, Work
 from cutaway.errors import CutawayError
 from cutaway.ops.protocol import F32
 from cutaway.sampling import Choice, Sampler, SamplingParams, StopChecker, StopReason, token_logprobs

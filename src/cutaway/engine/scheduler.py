@@ -23,7 +23,7 @@ from operator import ge
 from cutaway.cache import PageTables
 from cutaway.engine.cost import CostModel, pairs
 from cutaway.engine.even_share import EvenShare
-from cutaway.engine.work import Chunk, Plan, Work
+from cutaway.engine.step_plan import Chunk, Plan, Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,6 @@ Every file is treated as hostile: FormatError names the field and the byte offse
 from cutaway.formats.blocks import BLOCKS
 from cutaway.formats.dequantize import Codes, decompose, dequantize
 from cutaway.formats.model_file import ModelFile, Tensor
-from cutaway.formats.opening import open_model
+from cutaway.formats.open import open_model
 
 __all__ = ["BLOCKS", "Codes", "ModelFile", "Tensor", "decompose", "dequantize", "open_model"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from cutaway.errors import FormatError, UnsupportedError
 from cutaway.formats import Tensor
-from cutaway.model.fields import Fields
+from cutaway.model.metadata_fields import Fields
 from cutaway.model.rope_scaling import RopeScaling
 from cutaway.model.spec import RopeSpec
 

@@ -40,7 +40,7 @@ class ExpertSpec:
 class ModelSpec:
     """Everything but the weights.
 
-    family: our name of the architecture, a key of the tables of `names.py`.
+    family: our name of the architecture, a key of the tables of `tensor_names.py`.
     context: tokens that the model was trained on. intermediate: width of the dense feed-forward.
     windows: per layer, the sliding window in tokens (a token sees itself and window - 1 before it), None for full.
     rope: full-attention layers; local_rope: window layers, if they differ (Gemma 3). rope_layers: False where a layer

@@ -9,7 +9,7 @@ from typing import Any
 
 from cutaway.errors import UnsupportedError
 from cutaway.model.config_defaults import defaults_for
-from cutaway.model.fields import Fields
+from cutaway.model.metadata_fields import Fields
 from cutaway.model.rope_scaling import RopeScaling
 from cutaway.model.spec import ExpertSpec, ModelSpec, RopeSpec
 from cutaway.ops.protocol import Activation

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cutaway.errors import FormatError, UnsupportedError
-from cutaway.model.fields import Fields
+from cutaway.model.metadata_fields import Fields
 from cutaway.model.rope_gguf import Tensors, rope_from_gguf
 from cutaway.model.spec import ExpertSpec, ModelSpec, RopeSpec
 from cutaway.model.spec_config import MAX_LAYERS

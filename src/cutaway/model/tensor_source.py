@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from cutaway.errors import FormatError, UnsupportedError
 from cutaway.formats import ModelFile, Tensor, dequantize
-from cutaway.model.names import NAMES, VISION, Names
 from cutaway.model.spec import ModelSpec
+from cutaway.model.tensor_names import NAMES, VISION, Names
 from cutaway.model.transforms import transpose
 from cutaway.ops.protocol import F32, Matrix
 

@@ -1,4 +1,4 @@
-"""What loads a model's weights and runs its steps. A backend is chosen by name (opening.py) and made before a model is.
+"""What loads a model's weights and runs its steps. A backend is chosen by name (backends.py), before a model is made.
 
 The decoder sees two sides of it, one at a time: the backend itself while weights are packed and pages allocated, and
 the operations of a step (protocol.Ops), which `record` hands to a forward pass.
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cutaway.ops.cores import Threads
 from cutaway.ops.protocol import F32, Forward, KVLayer, KVLayout, Matrix, Step, Weight
 from cutaway.ops.rows import Rows
+from cutaway.ops.thread_count import Threads
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cutaway.formats import dequantize
-from cutaway.ops import exact
+from cutaway.ops import exact_math
 from cutaway.ops.protocol import (
     F32,
     I32,
@@ -69,7 +69,7 @@ class ReferencePages:
 
 
 def _silu(x: F32) -> F32:
-    return np.asarray(x / (1 + exact.exp(-x)))  # exp(-x) may be inf, and x / inf is the right 0
+    return np.asarray(x / (1 + exact_math.exp(-x)))  # exp(-x) may be inf, and x / inf is the right 0
 
 
 def _gelu(x: F32) -> F32:
@@ -78,7 +78,7 @@ def _gelu(x: F32) -> F32:
 
 
 def _gelu_tanh(x: F32) -> F32:
-    return np.asarray(0.5 * x * (1 + exact.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))))
+    return np.asarray(0.5 * x * (1 + exact_math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))))
 
 
 def _relu(x: F32) -> F32:
@@ -98,8 +98,8 @@ def normalize(x: F32, norm: Norm | None) -> F32:
     if norm is None:
         return x
     if norm.kind == "layer":
-        x = x - exact.mean(x)
-    root = np.sqrt(exact.mean(x * x) + np.float32(norm.eps))
+        x = x - exact_math.mean(x)
+    root = np.sqrt(exact_math.mean(x * x) + np.float32(norm.eps))
     y: F32 = np.asarray(x * (1 / root) * norm.weight)
     return y if norm.bias is None else np.asarray(y + norm.bias)
 
@@ -122,13 +122,13 @@ def rotate(x: F32, rope: Rope, positions: I32) -> F32:
 def softmax(scores: F32) -> F32:
     """Over the last axis. A NaN or an inf makes its row NaN."""
     with np.errstate(invalid="ignore"):
-        weights = exact.exp(scores - scores.max(-1, keepdims=True))
-        return np.asarray(weights / exact.total(weights))
+        weights = exact_math.exp(scores - scores.max(-1, keepdims=True))
+        return np.asarray(weights / exact_math.total(weights))
 
 
 def capped(x: F32, cap: float | None) -> F32:
     """cap * tanh(x / cap); x itself when there is no cap."""
-    return x if cap is None else np.asarray(cap * exact.tanh(x / cap))
+    return x if cap is None else np.asarray(cap * exact_math.tanh(x / cap))
 
 
 @dataclass(slots=True)
@@ -153,7 +153,7 @@ class ReferenceOps:
         if self.quantize_activations and weight.type not in FLOAT_TYPES:
             x = round_groups(x, ACTIVATION_GROUP)
         # Where sums are rounded to codes their last bit counts; elsewhere speed does.
-        y = exact.multiply(x, weight.values) if self.quantize_activations else x @ weight.values.T
+        y = exact_math.multiply(x, weight.values) if self.quantize_activations else x @ weight.values.T
         return y if weight.bias is None else y + weight.bias
 
     def project(self, step: Step, x: F32, norm: Norm | None, weights: Sequence[Weight]) -> tuple[F32, ...]:
@@ -191,11 +191,11 @@ class ReferenceOps:
         q = q.reshape(len(q), attention.kv_heads, shared, attention.head_dim)
         out = np.empty_like(q)
         for token, keys, values, distance in _visible(step, kv, attention.window):
-            scores = exact.contract("gsd,kgd->gsk", q[token], keys) * attention.scale
+            scores = exact_math.contract("gsd,kgd->gsk", q[token], keys) * attention.scale
             scores = capped(scores, attention.softcap)
             if attention.slopes is not None:
                 scores = scores + attention.slopes.reshape(scores.shape[0], -1, 1) * distance
-            out[token] = exact.contract("gsk,kgd->gsd", softmax(scores), values)
+            out[token] = exact_math.contract("gsk,kgd->gsd", softmax(scores), values)
         return out.reshape(len(q), -1)
 
     def project_add(self, step: Step, x: F32, a: F32, weight: Weight, norm: Norm | None, scale: float) -> F32:
@@ -230,7 +230,7 @@ class ReferenceOps:
         )
         if experts.shared_router is None:
             return y
-        return np.asarray(y / (1 + exact.exp(-self.multiply(n, experts.shared_router))))
+        return np.asarray(y / (1 + exact_math.exp(-self.multiply(n, experts.shared_router))))
 
     def logits(self, step: Step, x: F32, norm: Norm, head: Weight, scale: float, softcap: float | None) -> F32:
         return capped(self.multiply(normalize(x[step.rows], norm), head) * scale, softcap)
@@ -242,7 +242,7 @@ def expert_shares(logits: F32, experts: Experts) -> F32:
     taken = np.argsort(-probabilities, axis=-1, kind="stable")[:, : experts.used]  # stable: ties to the lower index
     kept = np.take_along_axis(probabilities, taken, -1)
     if experts.renormalize:
-        kept = kept / exact.total(kept)
+        kept = kept / exact_math.total(kept)
     shares = np.zeros_like(probabilities)
     np.put_along_axis(shares, taken, kept * experts.scale, -1)
     return shares

@@ -9,12 +9,12 @@ import numpy as np
 
 from cutaway.formats import dequantize
 from cutaway.ops.backend import Description, StepLimits
-from cutaway.ops.cores import Threads
 from cutaway.ops.host_memory import available_memory
 from cutaway.ops.protocol import F32, Forward, KVLayout, Matrix, Step
 from cutaway.ops.reference import ReferenceOps, ReferencePages, ReferenceWeight
 from cutaway.ops.rounding import ROUND
 from cutaway.ops.rows import HostRows
+from cutaway.ops.thread_count import Threads
 
 
 @dataclass(slots=True)

@@ -10,14 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cutaway.sampling.grammar import Constraint, compile_constraint, prepare_constraints
-    from cutaway.sampling.grammar_tools import ToolConstraint, tool_constraint
+    from cutaway.sampling.constraints.compile import Constraint, compile_constraint, prepare_constraints
+    from cutaway.sampling.constraints.tool_calls import ToolConstraint, tool_constraint
     from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
-    from cutaway.sampling.own_stage import Stage
     from cutaway.sampling.params import PARAMETERS, STAGES, LogprobsMode, SamplingParams
     from cutaway.sampling.presets import PRESETS, Preset, generation_settings, ignored_options, own_options, preset
     from cutaway.sampling.randomness import draw_seed
     from cutaway.sampling.sampler import Choice, Sampler, draw_together
+    from cutaway.sampling.stages.custom_stage import Stage
     from cutaway.sampling.stop import StopChecker, StopKind, StopReason
 
 __all__ = [
@@ -49,10 +49,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "grammar": ("Constraint", "compile_constraint", "prepare_constraints"),
-    "grammar_tools": ("ToolConstraint", "tool_constraint"),
+    "constraints.compile": ("Constraint", "compile_constraint", "prepare_constraints"),
+    "constraints.tool_calls": ("ToolConstraint", "tool_constraint"),
     "logprobs": ("TokenLogprobs", "token_logprobs"),
-    "own_stage": ("Stage",),
+    "stages.custom_stage": ("Stage",),
     "params": ("PARAMETERS", "STAGES", "LogprobsMode", "SamplingParams"),
     "presets": ("PRESETS", "Preset", "generation_settings", "ignored_options", "own_options", "preset"),
     "randomness": ("draw_seed",),

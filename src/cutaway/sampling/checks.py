@@ -158,7 +158,7 @@ def _schema(parameter: Parameter, value: Any) -> None:
 
 
 def _reasoning(parameter: Parameter, value: Any) -> None:
-    from cutaway.text.reasoning import ReasoningFormat
+    from cutaway.text.chat.reasoning import ReasoningFormat
 
     if not isinstance(value, ReasoningFormat):
         raise ParameterError(f"{parameter.name} is {value!r}; it must be a ReasoningFormat, or None")

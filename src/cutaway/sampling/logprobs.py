@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cutaway.sampling.selection import Row, best_token, checked, count_before, log_total, measure_row, order
+from cutaway.sampling.native_rows import Row, best_token, checked, count_before, log_total, measure_row, order
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from cutaway.sampling.parameter import (
 )
 
 if TYPE_CHECKING:
-    from cutaway.sampling.own_stage import Stage
-    from cutaway.text.reasoning import ReasoningFormat
+    from cutaway.sampling.stages.custom_stage import Stage
+    from cutaway.text.chat.reasoning import ReasoningFormat
 
 GREEDY_BELOW = 1e-5
 """A temperature below this is greedy: the best token, lowest id first, no random number."""
@@ -54,39 +54,40 @@ class SamplingParams:
     """
 
     logit_bias: Mapping[int, float] = entry(
-        "bias", {}, stage="edits:logit_bias", metavar="ID=BIAS",
+        "bias", {}, stage="logit_edits:logit_bias", metavar="ID=BIAS",
         help="Add this to the logits of these tokens, -100 to 100; -100 bans a token.",
     )  # fmt: skip
     allowed_tokens: Sequence[int] | None = entry(
-        "tokens", None, optional=True, stage="edits:allowed_tokens", flags=("--allow-token",), metavar="ID",
+        "tokens", None, optional=True, stage="logit_edits:allowed_tokens", flags=("--allow-token",), metavar="ID",
         aliases=(Alias("allowed_token_ids", "vLLM"),), help="Choose among these token ids only.",
     )  # fmt: skip
     banned_tokens: Sequence[int] = tokens(
-        stage="edits:banned_tokens", flags=("--ban-token",), metavar="ID", help="Never choose these token ids."
+        stage="logit_edits:banned_tokens", flags=("--ban-token",), metavar="ID", help="Never choose these token ids."
     )
     bad_words: Sequence[str | Sequence[int]] = entry(
-        "words", (), stage="edits:bad_words", flags=("--bad-word",), metavar="TEXT",
+        "words", (), stage="logit_edits:bad_words", flags=("--bad-word",), metavar="TEXT",
         help="Never write these texts, with or without a leading space.",
     )  # fmt: skip
     min_tokens: int = integer(
-        0, 0, stage="edits:min_tokens", panel=_STOP, aliases=(Alias("min_new_tokens", "SGLang"),),
+        0, 0, stage="logit_edits:min_tokens", panel=_STOP, aliases=(Alias("min_new_tokens", "SGLang"),),
         help="No end token, stop token or stop text counts before that many tokens.",
     )  # fmt: skip
     repetition_penalty: float = number(
-        1.0, 0, 1e6, above=True, stage="edits:repetition_penalty", panel=_REPEAT,
+        1.0, 0, 1e6, above=True, stage="logit_edits:repetition_penalty", panel=_REPEAT,
         aliases=(Alias("repeat_penalty", "llama.cpp"),),
         help="Divide positive logits of tokens of prompt and answer by this, multiply negative ones; 1 is off.",
     )  # fmt: skip
     presence_penalty: float = number(
-        0.0, -2, 2, stage="edits:presence_penalty", panel=_REPEAT,
+        0.0, -2, 2, stage="logit_edits:presence_penalty", panel=_REPEAT,
         help="Subtract this once from tokens that are in the answer.",
     )  # fmt: skip
     frequency_penalty: float = number(
-        0.0, -2, 2, stage="edits:frequency_penalty", panel=_REPEAT,
+        0.0, -2, 2, stage="logit_edits:frequency_penalty", panel=_REPEAT,
         help="Subtract this per occurrence in the answer.",
     )  # fmt: skip
     no_repeat_ngram: int = integer(
-        0, 0, stage="edits:no_repeat_ngram", panel=_REPEAT, aliases=(Alias("no_repeat_ngram_size", "Hugging Face"),),
+        0, 0, stage="logit_edits:no_repeat_ngram", panel=_REPEAT,
+        aliases=(Alias("no_repeat_ngram_size", "Hugging Face"),),
         help="No run of that many tokens, prompt included, comes twice; 0 is off.",
     )  # fmt: skip
     dry_multiplier: float = number(
@@ -107,16 +108,17 @@ class SamplingParams:
         help="DRY: texts across which nothing counts as a repetition.",
     )  # fmt: skip
     stages: Sequence[Stage] = internal(
-        "functions", (), stage="edits:stages", help="Own stages, functions of (logits, prompt, generated); see Stage."
+        "functions",
+        (),
+        stage="logit_edits:stages",
+        help="Own stages, functions of (logits, prompt, generated); see Stage.",
     )
     reasoning_budget: int | None = integer(
-        None, 0, stage="grammar_stage:reasoning_budget", cli=False, config=False, request="route",
+        None, 0, stage="constraint:reasoning_budget", cli=False, config=False, request="route",
         aliases=(Alias("thinking_token_budget", "vLLM", everywhere=False),),
         help="Tokens of reasoning after which its closing marker is forced, up to three later.",
     )  # fmt: skip
-    json_object: bool = flag(
-        stage="grammar_stage:constraint", request=False, **_FORM, help="The answer is a JSON object."
-    )
+    json_object: bool = flag(stage="constraint:constraint", request=False, **_FORM, help="The answer is a JSON object.")
     json_schema: Mapping[str, Any] | bool | str | None = entry(
         "schema", None, optional=True, stage="constraint", metavar="JSON|@FILE", **_FORM,
         aliases=(Alias("guided_json", "vLLM"),), help="The answer is JSON that this schema accepts.",
@@ -134,7 +136,7 @@ class SamplingParams:
         aliases=(Alias("guided_grammar", "vLLM"),), help="The answer follows this grammar, Lark or GBNF.",
     )  # fmt: skip
     top_n_sigma: float = number(
-        0.0, -1, 1e6, stage="edits:top_n_sigma",
+        0.0, -1, 1e6, stage="logit_edits:top_n_sigma",
         help="Keep logits within that many standard deviations of the best; 0 is off.",
     )  # fmt: skip
     temperature: float = number(

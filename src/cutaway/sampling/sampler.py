@@ -13,16 +13,16 @@ from typing import Protocol
 
 import numpy as np
 
-from cutaway.sampling.grammar_stage import form_stage
-from cutaway.sampling.history import History
 from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
-from cutaway.sampling.looking import Views
+from cutaway.sampling.native_rows import UNIT, Row, best_token, checked, draw_token, log_total, odds_of
 from cutaway.sampling.params import GREEDY_BELOW, PARAMETERS, STAGES, SamplingParams
 from cutaway.sampling.randomness import uniform53
-from cutaway.sampling.selection import UNIT, Row, best_token, checked, draw_token, log_total, odds_of
-from cutaway.sampling.stages import edits, truncations
-from cutaway.sampling.temperature import temperature_at
-from cutaway.sampling.truncation import Candidates, Moment, candidates, draw, surprises
+from cutaway.sampling.stages.constraint import form_stage
+from cutaway.sampling.stages.find import edits, truncations
+from cutaway.sampling.stages.history import History
+from cutaway.sampling.stages.ledger import Views
+from cutaway.sampling.stages.temperature import temperature_at
+from cutaway.sampling.stages.truncation import Candidates, Moment, candidates, draw, surprises
 from cutaway.text import Tokenizer
 from cutaway.trace import NULL, Recorder, StageRecord
 

@@ -16,21 +16,21 @@ from starlette.responses import Response
 import cutaway
 from cutaway.config import Config
 from cutaway.errors import ConfigError
-from cutaway.server.admission import Admission
-from cutaway.server.answering import resumable
-from cutaway.server.gate import Gate, error_reply
-from cutaway.server.hosts import Hosts
-from cutaway.server.keys import read_keys
-from cutaway.server.logs import Log
-from cutaway.server.metrics import Metrics
+from cutaway.server.generation.respond import resumable
+from cutaway.server.middleware import Gate, error_reply
+from cutaway.server.models.pool import Roster, served_models
+from cutaway.server.observe.logs import Log
+from cutaway.server.observe.metrics import Metrics
+from cutaway.server.observe.tracing import INSTALL, Telemetry, make_telemetry, wanted
 from cutaway.server.openapi import describe_routes
-from cutaway.server.problems import ApiError
-from cutaway.server.roster import Roster, served_models
 from cutaway.server.route import RouteTable
 from cutaway.server.routes import ROUTES
-from cutaway.server.service import Service
-from cutaway.server.tapes import Tapes
-from cutaway.server.telemetry import INSTALL, Telemetry, make_telemetry, wanted
+from cutaway.server.state import Service
+from cutaway.server.transport.admission import Admission
+from cutaway.server.transport.auth import read_keys
+from cutaway.server.transport.errors import ApiError
+from cutaway.server.transport.hosts import Hosts
+from cutaway.server.transport.replay import Tapes
 from cutaway.trace import NULL, Recorder
 
 

@@ -16,9 +16,9 @@ from fastapi import FastAPI
 from cutaway.config import Config, ServerConfig
 from cutaway.errors import ConfigError, CutawayError
 from cutaway.server.app import create_app
-from cutaway.server.connection import Connection
-from cutaway.server.hosts import is_loopback
-from cutaway.server.service import Service
+from cutaway.server.state import Service
+from cutaway.server.transport.connection import Connection
+from cutaway.server.transport.hosts import is_loopback
 from cutaway.trace import NULL, Recorder
 
 DEAD_PEER_MS = 60_000  # a peer that acknowledges nothing for that long is taken for dead

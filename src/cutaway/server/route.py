@@ -9,10 +9,10 @@ from typing import Any
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-from cutaway.server.dialects import OPENAI, Dialect
-from cutaway.server.fields import Fields
-from cutaway.server.reading import read_fields
-from cutaway.server.service import service_of
+from cutaway.server.api.schemas import Fields
+from cutaway.server.api.validation import read_fields
+from cutaway.server.state import service_of
+from cutaway.server.transport.dialects import OPENAI, Dialect
 
 Handler = Callable[[Request], Awaitable[Response]]
 _VERSION = "/v1"

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-from cutaway.server import (
+from cutaway.server.api import (
     chat,
     completions,
-    fields,
     infill,
-    info,
     messages,
+    models,
     ollama,
     ollama_models,
     ollama_request,
     responses,
-    tokens,
-)  # fmt: skip
-from cutaway.server.dialects import ANTHROPIC, LLAMA_CPP, OLLAMA, RESPONSES
+    schemas,
+    tokenize,
+)
 from cutaway.server.route import Route
+from cutaway.server.transport.dialects import ANTHROPIC, LLAMA_CPP, OLLAMA, RESPONSES
 
 ROUTES = (
     Route(
-        "POST", "/v1/chat/completions", chat.chat, fields.Chat, prompt_field="messages", operation="chat"
+        "POST", "/v1/chat/completions", chat.chat, schemas.Chat, prompt_field="messages", operation="chat"
     ),
     Route(
-        "POST", "/v1/completions", completions.completions, fields.Completion, prompt_field="prompt",
+        "POST", "/v1/completions", completions.completions, schemas.Completion, prompt_field="prompt",
         operation="text_completion",
     ),
     Route(
-        "POST", "/v1/responses", responses.responses, fields.Responses, RESPONSES, prompt_field="input",
+        "POST", "/v1/responses", responses.responses, schemas.Responses, RESPONSES, prompt_field="input",
         operation="chat",
     ),
-    Route("POST", "/v1/responses/input_tokens", responses.input_tokens, fields.CountInput, prompt_field="input"),
+    Route("POST", "/v1/responses/input_tokens", responses.input_tokens, schemas.CountInput, prompt_field="input"),
     Route(
-        "POST", "/v1/messages", messages.messages, fields.Messages, ANTHROPIC, prompt_field="messages", operation="chat"
+        "POST", "/v1/messages", messages.messages, schemas.Messages, ANTHROPIC, prompt_field="messages",
+        operation="chat",
     ),
     Route(
-        "POST", "/v1/messages/count_tokens", messages.count_tokens, fields.CountTokens, ANTHROPIC,
+        "POST", "/v1/messages/count_tokens", messages.count_tokens, schemas.CountTokens, ANTHROPIC,
         prompt_field="messages",
     ),
-    Route("GET", "/v1/models", info.models),
-    Route("GET", "/v1/models/{name:path}", info.model),
+    Route("GET", "/v1/models", models.models),
+    Route("GET", "/v1/models/{name:path}", models.model),
     Route(
-        "POST", "/infill", infill.infill, fields.Infill, LLAMA_CPP, prompt_field="input_prefix",
+        "POST", "/infill", infill.infill, schemas.Infill, LLAMA_CPP, prompt_field="input_prefix",
         operation="text_completion",
     ),
     Route(
@@ -57,10 +58,10 @@ ROUTES = (
     Route("GET", "/api/version", ollama_models.version, dialect=OLLAMA),
     Route("POST", "/api/embed", ollama_models.embed, ollama_request.OllamaEmbed, OLLAMA),
     Route("POST", "/api/embeddings", ollama_models.embed, ollama_request.OllamaEmbed, OLLAMA),
-    Route("POST", "/tokenize", tokens.tokenize, fields.Tokenize),
-    Route("POST", "/detokenize", tokens.detokenize, fields.Detokenize),
-    Route("POST", "/apply-template", tokens.apply_template, fields.ApplyTemplate),
-    Route("GET", "/health", info.health),
-    Route("GET", "/version", info.show_version),
-    Route("GET", "/metrics", info.metrics),
+    Route("POST", "/tokenize", tokenize.tokenize, schemas.Tokenize),
+    Route("POST", "/detokenize", tokenize.detokenize, schemas.Detokenize),
+    Route("POST", "/apply-template", tokenize.apply_template, schemas.ApplyTemplate),
+    Route("GET", "/health", models.health),
+    Route("GET", "/version", models.show_version),
+    Route("GET", "/metrics", models.metrics),
 )  # fmt: skip

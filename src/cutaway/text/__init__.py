@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from cutaway.text.chat_prompt import chat_prompt, shows_tools, tool_format_of
-from cutaway.text.detokenizer import Detokenizer
-from cutaway.text.loading import load_tokenizer
-from cutaway.text.loss import TextLossWarning, losses_known
-from cutaway.text.reasoning import (
+from cutaway.text.chat.reasoning import (
     ReasoningFormat,
     ReasoningParser,
     ReasoningPiece,
@@ -14,9 +10,14 @@ from cutaway.text.reasoning import (
     opens_reasoning,
     split_reasoning,
 )
-from cutaway.text.template import ChatTemplate, load_template, require_template
-from cutaway.text.tokenizer import Piece, Segment, SpecialIds, Tokenizer
-from cutaway.text.tool_events import (
+from cutaway.text.chat.template import ChatTemplate, load_template, require_template
+from cutaway.text.chat_prompt import chat_prompt, shows_tools, tool_format_of
+from cutaway.text.lost_text import TextLossWarning, losses_known
+from cutaway.text.tokenizer.detokenizer import Detokenizer
+from cutaway.text.tokenizer.load import load_tokenizer
+from cutaway.text.tokenizer.tokenizer import Piece, Segment, SpecialIds, Tokenizer
+from cutaway.text.tokenizer.vocabulary import Vocabulary
+from cutaway.text.tools.events import (
     Arguments,
     CallEnded,
     CallStarted,
@@ -27,15 +28,14 @@ from cutaway.text.tool_events import (
     ToolMessage,
     gathered,
 )
-from cutaway.text.tool_formats import (
+from cutaway.text.tools.formats import (
     TOOL_FORMATS,
     control_markers,
     detect_tool_format,
     renders_tools,
     tool_instructions,
 )
-from cutaway.text.tool_parser import ToolParser, new_call_id, parse_tools
-from cutaway.text.vocabulary import Vocabulary
+from cutaway.text.tools.parser import ToolParser, new_call_id, parse_tools
 
 __all__ = [
     "TOOL_FORMATS",

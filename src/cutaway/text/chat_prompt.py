@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cutaway.errors import ParameterError
-from cutaway.text.loss import warn_of_loss
-from cutaway.text.messages import checked_messages
-from cutaway.text.template import ChatTemplate, require_template
-from cutaway.text.tokenizer import Segment
-from cutaway.text.tool_formats import detect_tool_format, renders_tools, tool_instructions
+from cutaway.text.chat.messages import checked_messages
+from cutaway.text.chat.template import ChatTemplate, require_template
+from cutaway.text.lost_text import warn_of_loss
+from cutaway.text.tokenizer.tokenizer import Segment
+from cutaway.text.tools.formats import detect_tool_format, renders_tools, tool_instructions
 
 
 def chat_prompt(

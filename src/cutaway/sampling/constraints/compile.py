@@ -1,0 +1,233 @@
+"""Constraints: what the output may be, compiled to a mask over the vocabulary by llguidance.
+
+A request names one by plain data (SamplingParams: json_object, json_schema, regex, choice, grammar). It is compiled
+once (`compile_constraint`, cached by content); each choice owns a `Matcher`, which the sampler's `constraint` stage
+asks for the tokens that may come next. An end token is among them only where the output may end, and alone where it
+must.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+from weakref import WeakKeyDictionary, WeakMethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cutaway.errors import EngineError, ParameterError
+from cutaway.sampling.constraints.grammar import as_grammar, canonical
+from cutaway.sampling.constraints.subschemas import subschemas
+from cutaway.sampling.params import ConstraintKind
+from cutaway.text import Tokenizer
+
+CACHED = 128
+MASK_THREADS = 2
+MOST_TRIED = 256
+Bits = NDArray[np.bool_]
+Row = NDArray[np.float32]
+
+
+class Constraint:
+    """A compiled constraint, shared by all who ask for the same. warnings: schema keywords that are annotations only
+    and were not enforced. seconds: what compiling took."""
+
+    def __init__(self, vocabulary: _Vocabulary, matcher: Any, warnings: tuple[str, ...], seconds: float) -> None:
+        self.warnings = warnings
+        self.seconds = seconds
+        self._vocabulary = vocabulary
+        self._matcher = matcher
+
+    def matcher(self) -> Matcher:
+        """A matcher at the beginning of the output."""
+        return Matcher(self._vocabulary, self._matcher.deep_copy())
+
+
+class Matcher:
+    """Follows one output: `restrict` before a token is chosen, `accept` after. The next mask is computed by a thread of
+    its own while the model computes the next logits."""
+
+    def __init__(self, vocabulary: _Vocabulary, matcher: Any) -> None:
+        self._vocabulary = vocabulary
+        self._matcher = matcher
+        self._mask = np.zeros((vocabulary.size + 31) // 32, np.uint32)
+        self._complete = False  # nothing but an end token may come
+        self._next: Future[None] | None = vocabulary.threads.submit(self._compute, None)
+
+    def restrict(self, row: Row) -> None:
+        """Bans the tokens that may not come next. row: float32 [vocab], changed in place; it may be longer than the
+        tokenizer's vocabulary. Raises EngineError where nothing may come."""
+        banned = self.banned()[: len(row)]
+        row[len(banned) :] = -np.inf
+        if not self._complete:
+            np.copyto(row[: len(banned)], -np.inf, where=banned)
+            return
+        ends = [id for id in sorted(self._vocabulary.end_ids) if id < len(row)]
+        kept = row[ends]
+        row.fill(-np.inf)
+        row[ends] = kept if np.isfinite(kept).any() else 0.0  # min_tokens must not leave nothing
+
+    def banned(self) -> Bits:
+        """bool [vocabulary]: the tokens that may not come next."""
+        if self._next is not None:
+            self._next.result()
+        banned = np.unpackbits(~self._mask.view(np.uint8), bitorder="little")[: self._vocabulary.size]
+        return banned.view(np.bool_)
+
+    def accept(self, token: int) -> None:
+        """Takes the next token of the output, whoever chose it. After an end token nothing but end tokens may come."""
+        if self._next is not None:
+            self._next.result()
+        if self._complete or token in self._vocabulary.end_ids:
+            self._complete, self._next = True, None
+        else:
+            self._next = self._vocabulary.threads.submit(self._compute, token)
+
+    def _compute(self, token: int | None) -> None:
+        """In a mask thread: take the token, and find what may follow."""
+        if token is not None:
+            self._matcher.consume_token(token)
+        self._matcher.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
+        if self._matcher.is_error():
+            raise EngineError(f"the constraint failed: {_short(self._matcher.get_error())}", code="constraint_failed")
+        self._complete = self._matcher.is_stopped()
+        if not self._mask.any():
+            raise EngineError(
+                "the constraint leaves no token", code="constraint_failed",
+                hint="what it asks for here cannot be written, or this vocabulary cannot write it",
+            )  # fmt: skip
+
+
+def prepare_constraints(tokenizer: Tokenizer) -> None:
+    """Build what every constraint of a model needs (once; 0.5 to 2 s for 150,000 to 260,000 tokens).
+
+    llguidance holds the interpreter lock meanwhile, in two parts of equal length; a server leaves it to the first
+    request that needs it.
+    """
+    _vocabulary_of(tokenizer)
+
+
+def compile_constraint(
+    kind: ConstraintKind, source: Any, tokenizer: Tokenizer, *, name: str | None = None
+) -> Constraint:
+    """The constraint, from the cache if the same was asked for lately (128 per tokenizer, least recently used go).
+
+    kind, source: "json_object": True; "json_schema": a schema as mapping, bool or JSON text; "regex": a regular
+    expression (Rust's syntax, no look-around) for the whole output; "choice": texts, one of which is the whole output;
+    "grammar": Lark as llguidance takes it, or GBNF. name: what errors call it; None: the kind.
+    Call it from a thread of yours before you submit the request (milliseconds after `prepare_constraints`): in a
+    coroutine, `await asyncio.to_thread(compile_constraint, *params.constraint, tokenizer)`.
+    Raises ParameterError, with what cannot be enforced and where.
+    """
+    return _vocabulary_of(tokenizer).compiled(kind, source, name or kind)
+
+
+class _Vocabulary:
+    """A tokenizer's tokens as llguidance needs them, and what was compiled for them."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        from llguidance import LLTokenizer, TokenizerWrapper
+
+        self.size = tokenizer.vocab_size
+        self.end_ids = tokenizer.end_ids
+        self.threads = ThreadPoolExecutor(MASK_THREADS, "cutaway-mask")
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[tuple[str, str], Constraint] = OrderedDict()
+        if not self.end_ids:
+            raise ParameterError("this model names no end token, so that no output of a fixed form could end")
+        wrapped = TokenizerWrapper(_Spelled(tokenizer))
+        # In two parts, with a breath for other threads between them: each holds the interpreter lock.
+        plain = LLTokenizer(wrapped, eos_token=sorted(self.end_ids), slices=[])
+        time.sleep(0.005)
+        self._tokenizer = plain.with_slices(LLTokenizer.general_slices())
+
+    def compiled(self, kind: ConstraintKind, source: Any, name: str) -> Constraint:
+        text, warnings = canonical(kind, source, name)
+        with self._lock:
+            found = self._cache.get((kind, text))
+            if found is not None:
+                self._cache.move_to_end((kind, text))
+                return found
+        made = self._compile(kind, text, warnings, name)
+        with self._lock:
+            self._cache[kind, text] = made
+            while len(self._cache) > CACHED:
+                self._cache.popitem(last=False)
+        return made
+
+    def _compile(self, kind: ConstraintKind, text: str, warnings: tuple[str, ...], name: str) -> Constraint:
+        from llguidance import LLMatcher
+
+        begin = time.perf_counter()
+        matcher = LLMatcher(self._tokenizer, as_grammar(kind, text), log_level=0)
+        if matcher.is_error():
+            error = matcher.get_error()
+            where = self._culprit(text, error) if kind == "json_schema" else ""
+            raise ParameterError(f"{name}{where} cannot be enforced: {_short(error)}")
+        first = matcher.deep_copy()
+        possible = any(first.compute_bitmask())
+        if first.is_error():
+            raise ParameterError(f"{name} cannot be enforced: {_short(first.get_error())}")
+        if not possible:
+            raise ParameterError(f"{name}: nothing that this vocabulary can write satisfies it")
+        told = (*warnings, *(f"{name}: {_short(warning)}" for warning in matcher.get_grammar_warnings()))
+        return Constraint(self, matcher, told, time.perf_counter() - begin)
+
+
+    def _culprit(self, text: str, error: str) -> str:
+        """Where in a schema the error comes from: the innermost schema that gives the same one by itself."""
+        from llguidance import LLMatcher
+
+        root = json.loads(text)
+        defined = {key: root[key] for key in ("$defs", "definitions") if key in root}
+        inside = list(islice(subschemas(root), MOST_TRIED))
+        for place, schema in reversed(inside):
+            alone = as_grammar("json_schema", json.dumps({**schema, **defined}))
+            if LLMatcher(self._tokenizer, alone, log_level=0).get_error() == error:
+                return f" at {place}"
+        return ""
+
+
+class _Spelled:
+    """What llguidance's wrapper asks of a tokenizer. Control tokens count as markers, which a grammar can name; unused
+    and unknown tokens can never come."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        vocabulary = tokenizer.vocabulary
+        mute = frozenset(id for id in range(len(vocabulary)) if vocabulary.kind(id) in ("unused", "unknown"))
+        self.tokens = [b"" if id in mute else vocabulary.spelled_bytes(id) for id in range(len(vocabulary))]
+        self.special_token_ids = [id for id in range(len(vocabulary)) if vocabulary.kind(id) == "control"]
+        self.eos_token_id = min(tokenizer.end_ids)
+        self.bos_token_id = tokenizer.bos_id
+        self._encode = WeakMethod(tokenizer.encode_part)  # what is cached for a tokenizer must not keep it alive
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        encode = self._encode()
+        plain = text if isinstance(text, str) else text.decode("utf-8", "replace")
+        return encode(plain) if encode is not None else []
+
+
+_vocabularies: WeakKeyDictionary[Tokenizer, _Vocabulary] = WeakKeyDictionary()
+_building = threading.Lock()
+
+
+def _vocabulary_of(tokenizer: Tokenizer) -> _Vocabulary:
+    with _building:
+        found = _vocabularies.get(tokenizer)
+        if found is None:
+            found = _vocabularies[tokenizer] = _Vocabulary(tokenizer)
+        return found
+
+
+def _short(message: str) -> str:
+    """The telling part of an error of llguidance: of a syntax error the line that says what, else the first."""
+    lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
+    for line in lines:
+        if line.startswith("error:"):
+            return line.removeprefix("error:").strip()
+    return lines[0][:300] if lines else "no reason given"

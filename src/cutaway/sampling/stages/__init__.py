@@ -1,0 +1,1 @@
+"""The stages between a row of logits and a token, one file per idea."""

@@ -1,0 +1,100 @@
+"""What every request goes through first: an id, a caller, and errors in the shape of the API that was asked."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from time import time_ns
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cutaway.server.generation.respond import JsonReply
+from cutaway.server.observe.logs import Log
+from cutaway.server.observe.tracing import Refusal
+from cutaway.server.route import Route, RouteTable
+from cutaway.server.state import service_of
+from cutaway.server.transport.auth import OPEN_PATHS, Keys
+from cutaway.server.transport.dialects import Dialect
+from cutaway.server.transport.errors import ApiError, as_api_error
+from cutaway.server.transport.hosts import Hosts
+from cutaway.server.transport.sse import CLIENT_GONE, ClientGoneError
+
+_ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
+
+
+class Gate:
+    """Pure ASGI: nothing is between a route and its socket."""
+
+    def __init__(self, app: ASGIApp, *, keys: Keys, hosts: Hosts, log: Log, table: RouteTable) -> None:
+        self._app = app
+        self._table = table
+        self._keys = keys
+        self._hosts = hosts
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        given = request.headers.get("x-request-id", "")
+        scope["cutaway.id"] = given if _ID.fullmatch(given) else uuid.uuid4().hex
+        scope["cutaway.caller"] = ""
+        scope["cutaway.began"] = time_ns()
+        self._locate(scope)
+        started = False
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                message["headers"] = [*message["headers"], (b"x-request-id", scope["cutaway.id"].encode())]
+            await send(message)
+
+        try:
+            self._hosts.check(scope)
+            self._locate(scope)  # again: an absolute target is a path now
+            if scope["method"] != "OPTIONS" and scope["path"] not in OPEN_PATHS:
+                scope["cutaway.caller"] = self._keys.caller(request)
+            await self._app(scope, receive, send_with_id)
+        except Exception as error:
+            if started:
+                raise
+            await error_reply(request, error, self._log)(scope, receive, send_with_id)
+
+    def _locate(self, scope: Scope) -> None:
+        """Note the route that a path is, and the dialect of its errors."""
+        scope["cutaway.route"] = self._table.find(scope["path"])
+        scope["cutaway.dialect"] = self._table.dialect(scope["path"])
+
+
+def error_reply(request: HTTPConnection, error: Exception, log: Log) -> Response:
+    """The reply to a request that failed. A fault of ours is logged with its traceback."""
+    if isinstance(error, ClientGoneError):
+        return Response(status_code=CLIENT_GONE)
+    route: Route | None = request.scope["cutaway.route"]
+    told = as_api_error(error, route.names if route is not None else None)
+    facts = {"id": request.scope["cutaway.id"], "path": request.scope["path"], "status": told.status}
+    if told.code == "internal_error":
+        log.error("fault", **facts, exc_info=error)
+    else:
+        log.info("refused", **facts, code=told.code, error=told.message)
+    _trace(request, told)
+    dialect: Dialect = request.scope["cutaway.dialect"]
+    return JsonReply(dialect.error(told, request.scope["cutaway.id"]), told.status, told.headers)
+
+
+def _trace(request: HTTPConnection, error: ApiError) -> None:
+    """A span for a request that no run has told of."""
+    telemetry, scope = service_of(request).telemetry, request.scope
+    route: Route | None = scope["cutaway.route"]
+    if telemetry is None or "cutaway.told" in scope:
+        return
+    telemetry.refused(
+        Refusal(
+            scope["cutaway.id"], scope["method"], route.template if route is not None else "", request.headers,
+            scope["cutaway.began"], time_ns(), error.status, error.code or error.type,
+        )
+    )  # fmt: skip

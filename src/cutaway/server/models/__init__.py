@@ -1,0 +1,1 @@
+"""The models of a server: what is loaded, under which names, with which hash."""

@@ -1,0 +1,143 @@
+"""One model that is served: what it is called, what it is, and its engine while it is loaded."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import monotonic, time
+from typing import Any, Literal
+
+from cutaway.assemble import Engine
+from cutaway.config import Config, ModelConfig
+from cutaway.errors import HashMismatchError
+from cutaway.formats import open_model
+from cutaway.model import parse_rope_scaling
+from cutaway.ops.backends import open_backend
+from cutaway.ops.protocol import KVType
+from cutaway.planner import LoadOptions, MemoryPlan, plan_load
+from cutaway.registry import Resolved, resolve
+from cutaway.server.models.hashes import fingerprint, instruction_set, model_hash
+from cutaway.text import tool_format_of
+from cutaway.text.chat.reasoning import ReasoningFormat, detect_reasoning
+from cutaway.trace import NULL, Recorder
+
+State = Literal["unloaded", "loading", "ready", "unloading", "failed"]
+STEP_MS = 50  # a newcomer waits for the step that runs, and for one more
+CONTEXTS = 4  # whole contexts that the pages hold, unless the config says
+
+
+@dataclass(slots=True)
+class Served:
+    """name: what requests call it. config: how it is loaded, every default filled in.
+
+    found, sha256, plan, format: once it was looked at. engine: while loaded. users: requests that hold it now.
+    Written by the event loop only.
+    """
+
+    name: str
+    config: ModelConfig
+    at_start: bool
+    state: State = "unloaded"
+    found: Resolved | None = None
+    sha256: str = ""
+    format: str = ""
+    plan: MemoryPlan | None = None
+    engine: Engine | None = None
+    users: int = 0
+    last_use: float = field(default_factory=monotonic)
+    created: int = field(default_factory=lambda: int(time()))
+    error: str = ""
+    fingerprint: str = ""
+    tool_format: str | None = None
+    reasoning: ReasoningFormat | None = None
+    recorder: Recorder = NULL
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def dead(self) -> bool:
+        """Whether its engine is there and takes no more requests."""
+        return self.engine is not None and self.engine.status().failed
+
+    @property
+    def context(self) -> int | None:
+        return self.engine.context if self.engine is not None else self.plan.context if self.plan else None
+
+
+def with_defaults(model: ModelConfig, config: Config) -> ModelConfig:
+    """The model's own settings over the config's over ours."""
+    return replace(
+        model,
+        context=model.context or config.context,
+        contexts=model.contexts or CONTEXTS,
+        threads=model.threads or config.threads,
+        kv_k=model.kv_k or config.kv_k or "bf16",
+        kv_v=model.kv_v or config.kv_v or "bf16",
+        rope_scaling=model.rope_scaling or config.rope_scaling,
+        speculate=model.speculate or config.speculate,
+        max_requests=model.max_requests or 16,
+        backend=model.backend or "native",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What is known of a model before it is loaded."""
+
+    found: Resolved
+    sha256: str
+    format: str
+    plan: MemoryPlan
+    hashed: bool
+
+
+def look(config: ModelConfig, *, always_hash: bool) -> Looked:
+    """Find, hash and measure a model, without loading it. Raises what these raise, and HashMismatchError for a pin."""
+    found = resolve(config.model, pull=False)
+    sha256, hashed = model_hash(found.path, found.manifest, always=always_hash)
+    wanted = (config.sha256 or "").lower().removeprefix("sha256:")
+    if not sha256.startswith(wanted):
+        raise HashMismatchError(f"{config.model} has the SHA-256 {sha256}, and the config wants {wanted}")
+    with open_model(found.path) as file:
+        scaling = parse_rope_scaling(config.rope_scaling) if config.rope_scaling else None
+        options = LoadOptions(config.context, config.contexts or CONTEXTS, _kv(config.kv_k), _kv(config.kv_v), scaling)
+        plan = plan_load(file, options, open_backend(config.backend or "native"))
+        return Looked(found, sha256, file.format, plan.memory, hashed)
+
+
+def _kv(kind: str | None) -> KVType:
+    return kind or "bf16"  # type: ignore[return-value]
+
+
+def open_engine(served: Served) -> Engine:
+    """Load it. Takes seconds; for a thread. The template and tokenizer are made ready, too."""
+    config, plan = served.config, served.plan
+    assert served.found is not None and plan is not None
+    said: dict[str, Any] = {
+        name: getattr(config, name)
+        for name in ("contexts", "max_requests", "threads", "kv_k", "kv_v", "rope_scaling", "speculate", "backend")
+    }
+    options = {name: value for name, value in said.items() if value is not None}
+    options |= {"context": plan.context, "step_ms": STEP_MS, "recorder": served.recorder}
+    engine = Engine.load(source(served), pull=False, **options)
+    engine.tokenizer.prepare()
+    return engine
+
+
+def source(served: Served) -> str | Path:
+    """What `Engine.load` is given: the name where the registry knows it, so that the manifest comes along."""
+    assert served.found is not None
+    return served.found.path if served.found.manifest is None else served.config.model
+
+
+def describe(served: Served, engine: Engine) -> None:
+    """What follows from a loaded model: its fingerprint, and how it writes tool calls and reasoning."""
+    config = served.config
+    template = engine.template.source if engine.template is not None else None
+    served.fingerprint = fingerprint(
+        served.sha256, instruction_set(config.backend or "native"), kv_k=config.kv_k, kv_v=config.kv_v,
+        rope=config.rope_scaling,
+    )  # fmt: skip
+    named = engine.manifest.name if engine.manifest is not None else engine.path.stem
+    served.tool_format = tool_format_of(engine.template, named, engine.spec.family)
+    served.reasoning = detect_reasoning(template) if template else None

@@ -1,0 +1,1 @@
+"""What a server reports: metrics, log, spans."""

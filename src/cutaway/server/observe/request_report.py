@@ -1,0 +1,179 @@
+"""What one request leaves behind: figures in its reply, a line in the log, counts in the metrics, a span."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import monotonic, time_ns
+from typing import Any
+
+from cutaway.engine import Delta, Finished, Result, Usage
+from cutaway.errors import CutawayError, EngineError
+from cutaway.sampling import SamplingParams
+from cutaway.server.models.visit import Visit
+from cutaway.server.observe.tracing import Answered, Story
+from cutaway.server.transport.errors import ApiError, as_api_error
+
+
+@dataclass(slots=True)
+class RequestReport:
+    """Filled in while the request runs. results: one per prompt, None until it is there; the Run writes them.
+
+    submitted: to the engine, in nanoseconds since 1970; 0 before.
+    """
+
+    visit: Visit
+    prompts: Sequence[Sequence[int]]
+    params: SamplingParams
+    results: list[Result | None]
+    submitted: int = 0
+    _tokens: Counter[int] = field(default_factory=Counter)  # choice -> how many came
+    _ended: set[int] = field(default_factory=set)  # choices
+    _answered: list[Answered] = field(default_factory=list)
+    _last: dict[int, float] = field(default_factory=dict)  # choice -> when its last token came
+
+    @property
+    def whole(self) -> bool:
+        """Whether every prompt has its result."""
+        return None not in self.results
+
+    def token(self, choice: int, delta: Delta) -> None:
+        """A token came."""
+        now, before = monotonic(), self._last.get(choice)
+        self._last[choice] = now
+        self._tokens[choice] += 1
+        service = self.visit.service
+        if before is None:
+            service.metrics.first_token(self.visit.model, self._age())
+        else:
+            service.metrics.next_token(self.visit.model, now - before)
+        if delta.token is not None and service.log.tells_tokens(self.visit.id):
+            service.log.token(self.visit.id, choice, delta.token, delta.text)
+
+    @property
+    def tokens(self) -> int:
+        """Of all answers so far."""
+        return self._tokens.total()
+
+    def _age(self) -> float:
+        """Seconds since the request came."""
+        return max(0.0, (time_ns() - self.visit.began) / 1e9)
+
+    def answered(self, choice: int, event: Finished, reason: str, result: Result | None) -> None:
+        """An answer ended. reason: as the API says it. result: with the last answer of a prompt."""
+        metrics = self.visit.service.metrics
+        self._ended.add(choice)
+        self._answered.append(Answered(event.timings, reason))
+        metrics.answered(self.visit.model, event.stop.kind, reason, event.usage, event.timings)
+        if result is not None:
+            metrics.prompt(self.visit.model, result.usage.prompt_tokens, result.broke)
+
+    def usage(self) -> Usage:
+        """Of all prompts together."""
+        done = [result.usage for result in self.results if result is not None]
+        return Usage(
+            sum(u.prompt_tokens for u in done),
+            sum(u.completion_tokens for u in done),
+            sum(u.cached_tokens for u in done),
+        )
+
+    def close(self, error: BaseException | None, status: int) -> None:
+        """The request has ended: its counts, its line and its span. status: of the reply."""
+        self._count_cut(error)
+        self._log(error)
+        if (telemetry := self.visit.service.telemetry) is not None:
+            telemetry.tell(self._story(error, status))
+
+    def _count_cut(self, error: BaseException | None) -> None:
+        """Answers that the engine had, and that did not come to their end."""
+        if not self.submitted:
+            return
+        metrics, kind = self.visit.service.metrics, "cancelled" if error is None else "error"
+        for choice in set(range(len(self.prompts) * self.params.n)) - self._ended:
+            metrics.cut(self.visit.model, kind, self._tokens[choice], self._age())
+        for prompt, result in zip(self.prompts, self.results, strict=True):
+            if result is None:
+                metrics.prompt(self.visit.model, len(prompt), None)
+
+    def _log(self, error: BaseException | None) -> None:
+        visit, log = self.visit, self.visit.service.log
+        facts: dict[str, Any] = {
+            "id": visit.id, "path": visit.path, "caller": visit.caller, "model": visit.model,
+            "sha256": visit.lease.served.sha256[:12],
+        }  # fmt: skip
+        if visit.lease.alias is not None:
+            facts["alias"] = visit.lease.alias
+        if self.whole:
+            facts |= self._figures()
+        else:
+            facts |= {"tokens_in": sum(map(len, self.prompts)), "tokens_out": self.tokens}
+        if log.prompts:
+            facts["prompts"] = [visit.lease.engine.tokenizer.decode(tokens) for tokens in self.prompts]
+            facts["answers"] = [a.text for r in self.results if r is not None for a in r.answers]
+        if self.whole:
+            log.info("request", **facts)
+        elif isinstance(error, EngineError) or (error is not None and not isinstance(error, CutawayError | ApiError)):
+            log.error("request", **facts, finish="error", error=str(error), exc_info=error)
+        elif error is not None:
+            log.info("request", **facts, finish="error", error=str(error))
+        else:
+            visit.service.metrics.cancelled(visit.model)
+            log.info("request", **facts, finish="cancelled")
+
+    def _story(self, error: BaseException | None, status: int) -> Story:
+        visit, usage = self.visit, self.usage()
+        failed = "" if self.whole or error is None else type(error).__name__
+        if isinstance(error, Exception):
+            failed = as_api_error(error).code or failed
+        return Story(
+            visit.id, visit.route.path, visit.route.operation, visit.model, visit.lease.alias or visit.model,
+            visit.headers, visit.began, self.submitted, time_ns(), self.params, self._answered,
+            usage.prompt_tokens or sum(map(len, self.prompts)), usage.completion_tokens or self.tokens,
+            usage.cached_tokens, failed if self.whole or error is not None else "cancelled",
+            status,
+        )  # fmt: skip
+
+    def _figures(self) -> dict[str, Any]:
+        done = [result for result in self.results if result is not None]
+        usage, times, broke = self.usage(), done[0].timings, done[0].broke
+        tokens = len(done[0].token_ids)
+        return {
+            "tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens, "cached": usage.cached_tokens,
+            "hit_rate": round(usage.cached_tokens / usage.prompt_tokens, 3) if usage.prompt_tokens else 0.0,
+            "queue_ms": round(times.queued * 1e3, 1), "ttft_ms": round(times.ttft * 1e3, 1),
+            "tpot_ms": round(times.decode * 1e3 / (tokens - 1), 2) if tokens > 1 else None,
+            "total_ms": round(times.total * 1e3, 1), "finish": done[0].stop.kind, "seed": done[0].seed,
+        } | ({} if broke is None else {"broke_at": broke.at, "broke_by": broke.reason})  # fmt: skip
+
+
+def timings_json(done: Result, *, shared: bool) -> dict[str, Any]:
+    """Of the first answer to a prompt, in seconds, and rates in tokens a second; and what was there of the prompt.
+
+    shared: whether the prefixes it was compared with may be other callers'.
+    """
+    times, usage = done.timings, done.usage
+    computed, later = usage.prompt_tokens - usage.cached_tokens, max(0, len(done.token_ids) - 1)
+    return {
+        "queued": times.queued, "prefill": times.prefill, "decode": times.decode, "total": times.total,
+        "ttft": times.ttft, "preemptions": times.preemptions, "drafted": times.drafted,
+        "accepted": times.accepted, "prompt_tokens": usage.prompt_tokens,
+        "cached_tokens": usage.cached_tokens, "cache": _cache(done, shared),
+        "prefill_per_second": computed / times.prefill if times.prefill else None,
+        "decode_per_second": later / times.decode if times.decode else None,
+    }  # fmt: skip
+
+
+def _cache(done: Result, shared: bool) -> dict[str, Any]:
+    """How much of the prompt was found, and the first token that was not; null where nothing broke the match.
+
+    Where prefixes are shared between callers nothing is said of the break: what was expected there, and whether
+    anything was, may be another caller's.
+    """
+    at, token, reason, expected = None, None, None, []
+    if done.broke is not None and not shared:
+        at, token, reason, expected = done.broke.at, done.broke.token, done.broke.reason, list(done.broke.expected)
+    return {
+        "cached_tokens": done.usage.cached_tokens, "broke_at": at, "reason": reason, "token": token,
+        "expected": expected,
+    }  # fmt: skip

@@ -1,0 +1,73 @@
+"""What all routes of one server share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+from starlette.requests import HTTPConnection, Request
+
+from cutaway.config import Config, sampling_settings
+from cutaway.server.models.pool import Roster
+from cutaway.server.observe.logs import Log
+from cutaway.server.observe.metrics import Metrics
+from cutaway.server.observe.tracing import Telemetry
+from cutaway.server.transport.admission import Admission
+from cutaway.server.transport.auth import Keys
+from cutaway.server.transport.body import Body, read_json
+from cutaway.server.transport.replay import Tapes
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Service:
+    """Made once, when the server starts."""
+
+    config: Config
+    roster: Roster
+    admission: Admission
+    keys: Keys
+    metrics: Metrics
+    log: Log
+    tapes: Tapes
+    telemetry: Telemetry | None = None
+    threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "cutaway-prepare"))
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """What the config says of sampling."""
+        named = {} if self.config.sampling.preset is None else {"preset": self.config.sampling.preset}
+        return sampling_settings(self.config) | named
+
+    async def in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Templates, tokenizing, grammars: what may take long must not stop the streams of others."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, lambda: work(*args, **kwargs))
+
+    async def body(self, request: Request) -> Body:
+        """Raises ApiError."""
+        server = self.config.server
+        return await read_json(
+            request, max_bytes=server.max_body, max_depth=server.max_depth, encodings=server.body_encodings
+        )
+
+
+def service_of(connection: HTTPConnection) -> Service:
+    service: Service = connection.app.state.service
+    return service
+
+
+def request_id(connection: HTTPConnection) -> str:
+    """Of this request: the client's own x-request-id, or one that was made."""
+    made: str = connection.scope["cutaway.id"]
+    return made
+
+
+def caller(connection: HTTPConnection) -> str:
+    """Who asks: a hash of its key, or its address."""
+    name: str = connection.scope["cutaway.caller"]
+    return name

@@ -1,0 +1,1 @@
+"""HTTP alone: connections, bodies, keys, streams, errors."""

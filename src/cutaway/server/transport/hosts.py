@@ -1,0 +1,105 @@
+"""Which names this server answers to, and whose pages may use it.
+
+A browser lets any page send requests to any address, also to this machine. Such a request has an Origin, and one whose
+body is not JSON is sent without a preflight; so a foreign Origin is refused, whether there was a preflight or not. A
+page that makes its own name point to this machine (DNS rebinding) has no foreign Origin, but a foreign Host; a server
+on a loopback address therefore answers to loopback names only. Names are compared as RFC 9110 and RFC 3986 define:
+case, port and a trailing dot make no difference.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from cutaway.config import ServerConfig
+from cutaway.server.transport.errors import ApiError
+
+_AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/?#@\[\]\\]+)(?::(\d{0,5}))?", re.ASCII)
+_JSON = re.compile(r"application/(?:[\w.+-]+\+)?json", re.ASCII)
+_SCHEME = re.compile(rb"https?://", re.IGNORECASE)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, as a name or an address without brackets, is this machine itself."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Hosts:
+    """Checks each request's Host and Origin. guarded: whether not every Host may be named."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        allowed = {name.lower().strip("[]").rstrip(".") for name in config.allowed_hosts}
+        self.guarded = "*" not in allowed and (is_loopback(config.host) or bool(allowed))
+        self._suffixes = tuple(name[1:] for name in allowed if name.startswith("*."))
+        self._names = allowed | {config.host.lower()}
+        self._origins = frozenset(config.cors_origins)
+
+    def check(self, scope: Scope) -> None:
+        """Bring an absolute target into the usual form, and raise ApiError: 400, 403, 415 for what is not allowed."""
+        headers = Headers(scope=scope)
+        named = headers.getlist("host")
+        target: bytes = scope.get("raw_path") or b""
+        if _SCHEME.match(target):
+            named = [_relative(scope)]  # which counts, and not the header
+        if self.guarded:
+            for host in named:
+                self._check_host(host)
+        if (origin := headers.get("origin")) is not None:
+            self._check_origin(origin, named)
+            self._check_body(headers)
+
+    def _check_host(self, said: str) -> None:
+        host, _ = _parsed(said)
+        if host is None or not (is_loopback(host) or host in self._names or host.endswith(self._suffixes or ("\0",))):
+            raise ApiError(
+                403, f"this server does not answer to the host {said[:100]!r}; server.allowed_hosts in the config can "
+                "allow it", code="host_not_allowed",
+            )  # fmt: skip
+
+    def _check_origin(self, origin: str, named: list[str]) -> None:
+        if "*" in self._origins or origin in self._origins:
+            return
+        theirs = _parsed(urlsplit(origin).netloc) if "://" in origin else (None, "")
+        if theirs[0] is None or theirs not in [_parsed(host) for host in named]:
+            raise ApiError(
+                403, f"pages of {origin[:100]!r} may not use this server; --cors-origin, or server.cors_origins in the "
+                "config, can allow it", code="origin_not_allowed",
+            )  # fmt: skip
+
+    def _check_body(self, headers: Headers) -> None:
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+        if not empty and not _JSON.fullmatch(kind):
+            raise ApiError(
+                415, f"a page must send its body as application/json, and not as {kind or 'nothing named'!r}",
+                code="content_type_unsupported",
+            )  # fmt: skip
+
+
+def _parsed(authority: str) -> tuple[str | None, str]:
+    """Host and port of `host:port`, the host in the one form that is compared; None if it is none."""
+    found = _AUTHORITY.fullmatch(authority)
+    if found is None:
+        return None, ""
+    return found[1].strip("[]").lower().removesuffix("."), found[2] or ""
+
+
+def _relative(scope: Scope) -> str:
+    """The authority of an absolute target (RFC 9112, 3.2.2), which is taken out of the scope's path."""
+    raw: bytes = scope["raw_path"]
+    authority, slash, rest = raw.partition(b"://")[2].partition(b"/")
+    scope["raw_path"] = slash + rest or b"/"
+    path: str = scope["path"]
+    after = path.partition("://")[2].partition("/")
+    scope["path"] = after[1] + after[2] or "/"
+    return authority.decode("latin-1")

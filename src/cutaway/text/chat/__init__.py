@@ -1,0 +1,1 @@
+"""Chat messages: their shape, the template that renders them, reasoning."""

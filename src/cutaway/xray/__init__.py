@@ -1,0 +1,1 @@
+"""What can be seen of a model, a request and a server: each view a function that returns plain records."""
