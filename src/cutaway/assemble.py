@@ -14,7 +14,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
-from cutaway.engine import AnswerStream, CostModel, EngineCore, Limits, Result, Shorten, Sink, Status, Stream, status_of
+from cutaway.engine import (
+    AnswerStream,
+    CostModel,
+    EngineCore,
+    Limits,
+    Result,
+    RowStream,
+    Shorten,
+    Sink,
+    Status,
+    Stream,
+    status_of,
+)
 from cutaway.errors import ParameterError
 from cutaway.formats import ModelFile, open_model
 from cutaway.model import ModelSpec, RopeScaling, cautions, load_decoder, parse_rope_scaling
@@ -218,6 +230,12 @@ class Engine:
         """Token ids to a stream of events, or to a sink of them; see `EngineCore.submit`."""
         seed = self._seeds.getrandbits(53) if self._seeds is not None and params.seed is None else None
         return self._core.submit(tokens, params, seed=seed, key=key, sink=sink, name=name, shorten=shorten)
+
+    def read(self, tokens: Sequence[int], first: int, *, key: Hashable = None) -> RowStream:
+        """The rows of logits of a text that is known, behind all requests and at a bounded price for them
+        (engine/readings.py). Row i, float32 [vocab], speaks of the token behind position first + i. key: as in
+        `submit`. Raises ParameterError, ContextExceededError, EngineError."""
+        return self._core.readings.open(tokens, first, key)
 
     def status(self) -> Status:
         """At this moment."""

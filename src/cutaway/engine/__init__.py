@@ -6,6 +6,7 @@ from cutaway.engine.loop import EngineCore
 from cutaway.engine.prompt_fitting import Fitted, fitted, fitted_text
 from cutaway.engine.request import Request, Sink, Stream
 from cutaway.engine.results import Answer, AnswerStream, Collector, Delta, Result
+from cutaway.engine.row_stream import RowStream
 from cutaway.engine.scheduler import Limits
 from cutaway.engine.sliding_context import Shorten
 from cutaway.engine.status import Pages, Status, status_of
@@ -25,6 +26,7 @@ __all__ = [
     "Pages",
     "Request",
     "Result",
+    "RowStream",
     "Shorten",
     "Sink",
     "Status",

@@ -19,7 +19,7 @@ def build_step(plan: Plan, pages: PageTables) -> Step:
     positions: list[int] = []
     request_of: list[int] = []
     rows: list[int] = []
-    for request, chunk in enumerate(plan.chunks):
+    for request, chunk in enumerate(plan.batch):
         work, start, end = chunk.work, chunk.start, chunk.start + chunk.count
         tokens += work.tokens[start:end]
         tokens += work.drafts[: chunk.drafted]
@@ -37,6 +37,6 @@ def build_step(plan: Plan, pages: PageTables) -> Step:
 
 def _tables(plan: Plan, pages: PageTables, group: int) -> I32:
     """int32 [requests, longest table of the step], padded with -1."""
-    tables = [pages.table(chunk.work.id, group) for chunk in plan.chunks]
+    tables = [pages.table(chunk.work.id, group) for chunk in plan.batch]
     width = max(map(len, tables))
     return np.array([table + _UNHELD * (width - len(table)) for table in tables], np.int32)

@@ -8,7 +8,7 @@ exactly one `Finished`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Lock, Thread, current_thread
 from time import monotonic
 from types import TracebackType
@@ -22,6 +22,8 @@ from cutaway.engine.draw import draw_rows
 from cutaway.engine.events import Event
 from cutaway.engine.failure import as_ours
 from cutaway.engine.full_context import slide
+from cutaway.engine.inbox import drained
+from cutaway.engine.readings import Readings
 from cutaway.engine.request import Chosen, Request, Sink, Stream
 from cutaway.engine.scheduler import Limits, Scheduler
 from cutaway.engine.sliding_context import Shorten
@@ -73,6 +75,8 @@ class EngineCore:
         self._recorder = recorder
         self._requests: dict[int, Request] = {}
         self._inbox: SimpleQueue[tuple[str, Sequence[Request]]] = SimpleQueue()
+        wake = ("wake", ())
+        self.readings = Readings(self.scheduler, vocab=vocab, context=self.context, wake=lambda: self._inbox.put(wake))
         self._gate = Lock()  # closes behind the last submission
         self._closed = False
         self._broken: BaseException | None = None
@@ -134,7 +138,7 @@ class EngineCore:
         """The thread. An exception that a step lets out is a bug of ours: every request hears of it, none hangs."""
         try:
             while not self._closed:
-                self._receive(wait=not self._requests)
+                self._receive(wait=not (self._requests or self.readings.due))
                 self.step()
         except BaseException as error:
             self._broken = error
@@ -144,15 +148,16 @@ class EngineCore:
             self._end_all()
 
     def step(self) -> bool:
-        """plan -> batch -> logits -> choices -> events. Returns whether any request is left."""
+        """plan -> batch -> logits -> choices -> events. Returns whether there is more to do."""
         self._receive()
         laps = Laps()
         plan = self._plan(laps)
         logits = self._compute(plan, laps)
         choices = self._choose(plan, logits, laps)
         accepted = self._settle(choices)
+        self.readings.settle(plan, logits)
         self._record_step(plan, choices, accepted, laps)
-        return bool(self._requests)
+        return bool(self._requests) or self.readings.due
 
     def _receive(self, wait: bool = False) -> None:
         """Take what came in; with `wait`, until something comes. End what is out of time."""
@@ -173,7 +178,8 @@ class EngineCore:
         running = self.scheduler.running
         for work in running:
             self._requests[work.id].draft(self.cost, len(running))
-        plan = self.scheduler.plan()
+        self.readings.make_way()
+        plan = self.readings.beside(self.scheduler.plan())
         for work in plan.admitted:
             request, broke = self._requests[work.id], self.pages.broke(work.id)
             request.admitted(broke)
@@ -188,7 +194,7 @@ class EngineCore:
 
     def _compute(self, plan: Plan, laps: Laps) -> Rows | CutawayError:
         """The step's logits, or why there are none: then every request of the step ends with that error."""
-        if not plan.chunks:
+        if not plan.batch:
             return EngineError("an empty step")
         try:
             step = build_step(plan, self.pages)
@@ -268,20 +274,13 @@ class EngineCore:
 
     def _end_all(self) -> None:
         """Nothing is accepted any more: whoever is still here, also in the inbox, hears how it ended."""
-        self._requests.update({r.id: r for word, rs in self._drained() if word == "submit" for r in rs})
+        self._requests.update({r.id: r for word, rs in drained(self._inbox) if word == "submit" for r in rs})
         error = as_ours(self._broken, "the engine failed") if self._broken else None
         for request in list(self._requests.values()):
             if not request.finished:
                 request.finish(StopReason("error" if error else "cancelled", None, request.outputs), error)
         self._requests.clear()
-
-    def _drained(self) -> list[tuple[str, Sequence[Request]]]:
-        words = []
-        try:
-            while True:
-                words.append(self._inbox.get_nowait())
-        except Empty:
-            return words
+        self.readings.end(error)
 
     def _record_step(self, plan: Plan, outcomes: list[Outcome], accepted: int, laps: Laps) -> None:
         if plan.chunks and self._recorder.wants("step"):

@@ -70,7 +70,7 @@ class Scheduler:
         """The next step; pages for it are held when this returns. Empty only if there is no request."""
         admitted = self._admit()
         drafting = [work for work in self.running if work.drafts]
-        if drafting and not self._fit(self.running, drafts=True):  # a draft takes no page that another needs
+        if drafting and not self.fit(self.running, drafts=True):  # a draft takes no page that another needs
             for work in drafting:
                 work.drafts = []
         chunks, preempted = self._place(self._grants())
@@ -114,13 +114,13 @@ class Scheduler:
     def _open(self, work: Work) -> bool:
         """Take up the request's written prefix, if the rest can then be held beside what the others are due."""
         work.computed = self.pages.open(work.id, work.tokens, limit=work.rows_from, key=work.key)
-        if self._fit([*self.running, work]):
+        if self.fit([*self.running, work]):
             return True
         self.pages.close(work.id, work.tokens)
         work.computed = 0
         return False
 
-    def _fit(self, works: Sequence[Work], drafts: bool = False) -> bool:
+    def fit(self, works: Sequence[Work], drafts: bool = False) -> bool:
         """Whether all that these are due, with their drafts or without, can be held beside one another."""
         needs = [self.pages.need(work.id, len(work.tokens) + drafts * len(work.drafts)) for work in works]
         return all(map(ge, self.pages.available, map(sum, zip(*needs, strict=True))))

@@ -65,11 +65,18 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step. admitted: requests that begin (or begin again) with it; preempted: those that gave their pages back."""
+    """One step. admitted: requests that begin (or begin again) with it; preempted: those that gave their pages back.
+    reading: of a text that is known, after the requests' chunks (readings.py)."""
 
     chunks: tuple[Chunk, ...]
     admitted: tuple[Work, ...]
     preempted: tuple[Work, ...]
+    reading: Chunk | None = None
+
+    @property
+    def batch(self) -> tuple[Chunk, ...]:
+        """All that is computed, in the order of the step's arrays."""
+        return self.chunks if self.reading is None else (*self.chunks, self.reading)
 
     @property
     def drafted(self) -> int:
@@ -77,8 +84,8 @@ class Plan:
 
     @property
     def tokens(self) -> int:
-        return sum(chunk.count for chunk in self.chunks)
+        return sum(chunk.count for chunk in self.batch)
 
     @property
     def pairs(self) -> int:
-        return sum(pairs(chunk.start, chunk.count) for chunk in self.chunks)
+        return sum(pairs(chunk.start, chunk.count) for chunk in self.batch)

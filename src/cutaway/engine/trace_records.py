@@ -45,7 +45,7 @@ def step_record(
         step=step,
         requests=tuple(request.name for request in requests),
         tokens=plan.tokens,
-        rows=sum(chunk.rows for chunk in plan.chunks),
+        rows=sum(chunk.rows for chunk in plan.batch),
         milliseconds=dict(laps.milliseconds),
         pages_held=tuple(pool.held for pool in pages.pools),
         drafted=plan.drafted,
