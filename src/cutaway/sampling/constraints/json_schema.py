@@ -4,9 +4,10 @@ llguidance enforces most of JSON Schema 2020-12 (and older drafts where they agr
 stands what it says nothing of: keywords of older drafts, keys that could come twice, numbers that a double cannot hold,
 characters that cannot be written, references that never end. Limits: 1 MiB of schema, 64 levels.
 
-Narrower than the schema, which is always allowed: properties come in the schema's order, at most 8 blanks between two
-parts of the JSON and none around it, no `\\uXXXX` escapes, so no U+007F either (llguidance takes it for a control
-character), integers without a fraction or exponent.
+Narrower than the schema, which is always allowed: properties come in the schema's order, and objects that name some and
+say nothing of further ones have no further ones (`closing`); at most 8 blanks between two parts of the JSON and none
+around it; no `\\uXXXX` escapes, so no U+007F either (llguidance takes it for a control character); integers without a
+fraction or exponent.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 from cutaway.errors import ParameterError
+from cutaway.sampling.constraints.closing import close_objects
 from cutaway.sampling.constraints.schema_dialects import simplify
-from cutaway.sampling.constraints.subschemas import MAPS, inner_schemas
+from cutaway.sampling.constraints.subschemas import MAPS, inner_schemas, subschemas
 
 LONGEST, DEEPEST, MOST_REFERENCES = 1 << 20, 64, 10_000
 FORMATS = frozenset(
@@ -60,6 +62,9 @@ def enforceable(
         raise ParameterError(f"{name} is false: it accepts nothing")
     if not isinstance(plain, dict):
         raise ParameterError(f"{name} is {plain!r:.40}; it must be an object, true or JSON text of one")
+    for _, inner in subschemas(plain):
+        simplify(inner)
+    close_objects(plain, ANNOTATIONS)
     check = _Check(name, plain, dropped)
     check.schema(plain, "#")
     try:
@@ -86,6 +91,8 @@ def drop(schema: dict[str, Any], keyword: str) -> str:
     gone = [name for name in (keyword, *_PARTNERS.get(keyword, ())) if name in schema]
     for name in gone:
         del schema[name]
+    if "properties" in schema:
+        schema.setdefault("additionalProperties", True)  # it must not be closed for want of a keyword
     return ", ".join(gone)
 
 
@@ -139,7 +146,6 @@ class _Check:
             return
         if not isinstance(schema, dict):
             self._refuse(place, f"{schema!r:.40} is no schema; it must be an object, true or false")
-        simplify(schema)
         for keyword, value in list(schema.items()):
             try:
                 self._keyword(schema, keyword, value, place)
