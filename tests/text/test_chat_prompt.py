@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cutaway.errors import ParameterError, TemplateError
-from cutaway.text import ChatTemplate, TextLossWarning, chat_prompt, shows_tools, tool_format_of
+from cutaway.text import ChatTemplate, TextLossWarning, chat_prompt, shows_tools, tool_format_of, traced_prompt
 
 Make = Callable[..., ChatTemplate]
 PLAIN = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
@@ -45,3 +45,15 @@ def test_the_format_of_calls(template: Make) -> None:
     assert tool_format_of(None, "mine", "qwen2") == "hermes"
     assert tool_format_of(template("[TOOL_CALLS]"), "qwen", "qwen2") == "mistral"
     assert tool_format_of(template(PLAIN), "mine", "gpt2") is None
+
+
+def test_the_traced_prompt_is_the_same_prompt(template: Make) -> None:
+    chat = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
+    with pytest.warns(TextLossWarning, match="does not show tools"):
+        expected = chat_prompt(template(PLAIN), chat, tools=TOOLS, tool_format="hermes")
+    with pytest.warns(TextLossWarning, match="does not show tools"):
+        (segments, origins), added = traced_prompt(template(PLAIN), chat, tools=TOOLS, tool_format="hermes")
+    text = "".join(segment.text for segment in segments)
+    assert segments == expected and added.startswith("You can call functions.") and added in text
+    assert [text[o.start : o.end] for o in origins if o.source == "messages[1].content"] == ["Hi"]
+    assert traced_prompt(template(PLAIN), chat)[1] == ""

@@ -21,6 +21,7 @@ from cutaway.cli.help import Command, Group
 from cutaway.cli.models import models
 from cutaway.cli.plan import plan
 from cutaway.cli.presets import presets
+from cutaway.cli.prompt import prompt
 from cutaway.cli.pull import pull
 from cutaway.cli.rm import rm
 from cutaway.cli.run import run
@@ -57,7 +58,7 @@ def options(
     """Options of the program itself. `main` has taken --debug out already; here it is for the help."""
 
 
-for command in (run, chat, serve, pull, models, rm, tokens, presets, plan, version):
+for command in (run, chat, serve, pull, models, rm, tokens, prompt, presets, plan, version):
     app.command(cls=Command)(command)
 app.add_typer(config_app, name="config")
 app.add_typer(bench_app, name="bench")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cutaway.text.chat.origins import Origin, Traced
 from cutaway.text.chat.reasoning import (
     ReasoningFormat,
     ReasoningParser,
@@ -11,7 +12,7 @@ from cutaway.text.chat.reasoning import (
     split_reasoning,
 )
 from cutaway.text.chat.template import ChatTemplate, load_template, require_template
-from cutaway.text.chat_prompt import chat_prompt, shows_tools, tool_format_of
+from cutaway.text.chat_prompt import chat_prompt, shows_tools, tool_format_of, traced_prompt
 from cutaway.text.lost_text import TextLossWarning, losses_known
 from cutaway.text.tokenizer.detokenizer import Detokenizer
 from cutaway.text.tokenizer.load import load_tokenizer
@@ -45,6 +46,7 @@ __all__ = [
     "ChatTemplate",
     "Content",
     "Detokenizer",
+    "Origin",
     "ParseWarning",
     "Piece",
     "ReasoningFormat",
@@ -58,6 +60,7 @@ __all__ = [
     "ToolEvent",
     "ToolMessage",
     "ToolParser",
+    "Traced",
     "Vocabulary",
     "chat_prompt",
     "control_markers",
@@ -76,4 +79,5 @@ __all__ = [
     "split_reasoning",
     "tool_format_of",
     "tool_instructions",
+    "traced_prompt",
 ]

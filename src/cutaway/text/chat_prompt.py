@@ -7,10 +7,13 @@ from typing import Any
 
 from cutaway.errors import ParameterError
 from cutaway.text.chat.messages import checked_messages
+from cutaway.text.chat.origins import Traced, traced
 from cutaway.text.chat.template import ChatTemplate, require_template
 from cutaway.text.lost_text import warn_of_loss
 from cutaway.text.tokenizer.tokenizer import Segment
 from cutaway.text.tools.formats import detect_tool_format, renders_tools, tool_instructions
+
+TOOLS_DESCRIBED = "this model's template does not show tools; they are described in the system message"
 
 
 def chat_prompt(
@@ -23,18 +26,39 @@ def chat_prompt(
     how the model writes calls, or None where that is not known. What the template leaves out is a warning, too
     (TextLossWarning). Raises TemplateError; ParameterError for tools of a model of which nothing tells how it calls.
     """
-    known = require_template(template)
-    if tools and not shows_tools(known):
-        if tool_format is None:
-            raise ParameterError(
-                "tools cannot be used: neither the model's template nor its family tells how it writes calls",
-                code="tools_unsupported",
-            )
-        messages = _instructed(checked_messages(messages), tool_instructions(tool_format, tools))
-        what = "this model's template does not show tools; they are described in the system message"
-        warn_of_loss(what, stacklevel=3)
-        tools = None
+    known, messages, tools, added = _with_tools(template, messages, tools, tool_format)
+    if added:
+        warn_of_loss(TOOLS_DESCRIBED, stacklevel=3)
     return known.render(messages, tools=tools or None, **options)
+
+
+def traced_prompt(
+    template: ChatTemplate | None, messages: Sequence[Mapping[str, Any]], *,
+    tools: Sequence[Mapping[str, Any]] | None = None, tool_format: str | None = None, **options: Any,
+) -> tuple[Traced, str]:  # fmt: skip
+    """As `chat_prompt`, with the origin of each character (see `traced`); and what was put into the system message to
+    describe the tools, "" where the template shows them. Raises and warns as `chat_prompt`."""
+    known, messages, tools, added = _with_tools(template, messages, tools, tool_format)
+    if added:
+        warn_of_loss(TOOLS_DESCRIBED, stacklevel=3)
+    return traced(known, messages, tools=tools or None, **options), added
+
+
+def _with_tools(
+    template: ChatTemplate | None, messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None, tool_format: str | None,
+) -> tuple[ChatTemplate, Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]] | None, str]:  # fmt: skip
+    """The template; the messages and tools that it is given; and what was added to a message to describe the tools."""
+    known = require_template(template)
+    if not tools or shows_tools(known):
+        return known, messages, tools, ""
+    if tool_format is None:
+        raise ParameterError(
+            "tools cannot be used: neither the model's template nor its family tells how it writes calls",
+            code="tools_unsupported",
+        )
+    added = tool_instructions(tool_format, tools)
+    return known, _instructed(checked_messages(messages), added), None, added
 
 
 def tool_format_of(template: ChatTemplate | None, name: str, family: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -47,23 +47,12 @@ class ChatTemplate:
         for source in (self.source, *self.named.values()):
             self._compile(source, guard)
 
-    def render(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        documents: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool | None = None,
-        continue_final_message: bool = False,
-        **variables: Any,
-    ) -> list[Segment]:
+    def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[Segment]:
         """The chat as text, in which only what the template itself wrote is read as markers.
 
         Args:
             messages: role, content, and what else the template knows (`tool_calls`, `name`, …).
-            add_generation_prompt: end with the head of the assistant's turn; None: unless a message is continued.
-            continue_final_message: end inside the last message, so that it is continued; no head may be added then.
-            variables: further variables of the template.
+            options: see `written`; further ones are variables of the template.
 
         Raises:
             TemplateError: messages that cannot be used; the template does not parse, fails, or refuses them (then with
@@ -73,6 +62,33 @@ class ChatTemplate:
         Warns:
             TextLossWarning: of fields of messages that the template does not read.
         """
+        text, guard, chat = self.written(messages, **options)
+        for what in unread(chat):
+            warn_of_loss(what, stacklevel=3)
+        return self.segments(text, guard)
+
+    def written(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        guarding: Callable[..., Guard] = Guard,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool | None = None,
+        continue_final_message: bool = False,
+        **variables: Any,
+    ) -> tuple[str, Guard, list[Watched]]:
+        """What the template writes, with the guard's noncharacters still in it; the guard; the messages as it read
+        them.
+
+        Args:
+            guarding: makes the guard of (markers, messages, tools, documents, variables).
+            add_generation_prompt: end with the head of the assistant's turn; None: unless a message is continued.
+            continue_final_message: end inside the last message, so that it is continued; no head may be added then.
+            variables: further variables of the template.
+
+        Raises as `render`.
+        """
         if continue_final_message and add_generation_prompt:
             raise ParameterError("add_generation_prompt and continue_final_message exclude each other; give one")
         try:
@@ -81,7 +97,7 @@ class ChatTemplate:
                 checked_mappings(tools, "tools"),
                 checked_mappings(documents, "documents"),
             )
-            guard = Guard(self._markers, *given, variables)
+            guard = guarding(self._markers, *given, variables)
             chat, tools, documents = (guard.protect(value) for value in given)
             source = self._choose(tools)
             if continue_final_message:
@@ -104,9 +120,7 @@ class ChatTemplate:
             raise TemplateError("the messages or tools are nested too deeply", code="messages_invalid") from error
         if continue_final_message:
             text = _cut_at(text, guard.sentinel)
-        for what in unread(chat):
-            warn_of_loss(what, stacklevel=3)
-        return list(self._segments(text, guard))
+        return text, guard, chat
 
     def _choose(self, tools: Any) -> str:
         return self.named.get("tool_use", self.source) if tools else self.source
@@ -141,7 +155,11 @@ class ChatTemplate:
                 f"the chat template failed on these messages: {type(error).__name__}: {what}", code="template_failed"
             ) from error
 
-    def _segments(self, text: str, guard: Guard) -> Iterator[Segment]:
+    def segments(self, text: str, guard: Guard) -> list[Segment]:
+        """What `written` gave, cut where the template wrote markers; without the noncharacters."""
+        return list(self._cut(text, guard))
+
+    def _cut(self, text: str, guard: Guard) -> Iterator[Segment]:
         end = 0
         for match in self._markers.find(text):
             if match.start > end:

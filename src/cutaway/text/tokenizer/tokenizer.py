@@ -184,9 +184,13 @@ class Tokenizer:
 
     def pieces(self, text: str, *, add_special: bool = False, parse_special: bool = False) -> list[Piece]:
         """The text token by token, with the characters each came from. Ids are those of `encode`."""
+        return self.segment_pieces([Segment(text, parse_special)], add_special=add_special)
+
+    def segment_pieces(self, segments: Iterable[Segment], *, add_special: bool = False) -> list[Piece]:
+        """The same of a rendered template. Ids are those of `encode_segments`; characters count through all of it."""
         spans: list[Span] = []
         offset = 0
-        for part, marker, place in self._parts([Segment(text, parse_special)], Place.START):
+        for part, marker, place in self._parts(segments, Place.START):
             if marker is None:
                 spans.extend(Span(i, s + offset, e + offset) for i, s, e in self._text_spans(part, place))
             else:
