@@ -198,10 +198,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_config_init_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("config", "check") == 0
-    assert "no config; looked at" in capsys.readouterr().err
+    assert "there is no config; searched" in capsys.readouterr().err
     assert status_of("config", "init") == 0
     assert status_of("config", "check") == 0
-    assert "cutaway.toml: right" in capsys.readouterr().err
+    assert "cutaway.toml: valid" in capsys.readouterr().err
     file = tmp_path / "cutaway.toml"
     file.write_text("threads = 2\n[sampling]\ntop_k = 4\n", encoding="utf-8")
     assert status_of("config", "init") == 2

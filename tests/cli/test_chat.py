@@ -81,24 +81,24 @@ def said(messages: list[dict[str, Any]]) -> list[str]:
 
 def test_turns_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
     talk, engine = conversation()
-    talk.hear("one")
-    talk.hear("two")
+    talk.handle("one")
+    talk.handle("two")
     assert said(engine.heard[1]) == ["Be brief.", "one", "half whole", "two"]
     assert capsys.readouterr().out == "half whole\nhalf whole\n"
-    talk.hear("/again")
+    talk.handle("/again")
     assert said(engine.heard[2]) == said(engine.heard[1]) and len(talk.messages) == 4
-    talk.hear("/system")
-    talk.hear("three")
+    talk.handle("/system")
+    talk.handle("three")
     assert said(engine.heard[3]) == ["three"]
-    talk.hear("/reset")
-    talk.hear("/again")
-    assert "nothing was said yet" in capsys.readouterr().err and len(engine.heard) == 4
+    talk.handle("/reset")
+    talk.handle("/again")
+    assert "there is no message yet" in capsys.readouterr().err and len(engine.heard) == 4
 
 
 def test_an_interrupt_keeps_what_was_said(capsys: pytest.CaptureFixture[str]) -> None:
     talk, engine = conversation()
     engine.interrupt = True
-    talk.hear("one")
+    talk.handle("one")
     assert said(talk.messages) == ["one", "half "]
     out, err = capsys.readouterr()
     assert out == "half \n" and "[cancelled]" in err
@@ -106,10 +106,10 @@ def test_an_interrupt_keeps_what_was_said(capsys: pytest.CaptureFixture[str]) ->
 
 def test_an_error_ends_the_turn_only(capsys: pytest.CaptureFixture[str]) -> None:
     talk, engine = conversation()
-    talk.hear("too long")
+    talk.handle("too long")
     assert talk.messages == [] and engine.heard == []
     assert "error[context_length_exceeded]" in capsys.readouterr().err
-    talk.hear("one")
+    talk.handle("one")
     assert len(talk.messages) == 2
 
 
@@ -162,9 +162,9 @@ def test_an_answer_that_goes_round_in_circles_is_ended(
 def test_a_prompt_in_a_script_that_the_model_does_not_know_gets_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     engine = FakeEngine()
     talk = Conversation(engine, SamplingParams(), None, timings=False, known=("small", ("en",)))  # type: ignore[arg-type]
-    talk.hear("法国的首都是哪里？")
+    talk.handle("法国的首都是哪里？")
     assert "small knows English" in capsys.readouterr().err
-    talk.hear("What is the capital of France?")
+    talk.handle("What is the capital of France?")
     assert "knows" not in capsys.readouterr().err
 
 

@@ -60,9 +60,9 @@ def test_a_named_encoding_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
     with pytest.raises(ParameterError, match="no encoding 'klingon'"):
         decode(b"", "x", "klingon")
-    with pytest.raises(ParameterError, match=r"is no utf-8: .* at byte 1"):
+    with pytest.raises(ParameterError, match=r"is not valid utf-8: .* at byte 1"):
         decode(b"a\xff", "x", "utf-8")
-    with pytest.raises(ParameterError, match="no utf-16-le"):
+    with pytest.raises(ParameterError, match="not valid utf-16-le"):
         decode(codecs.BOM_UTF16_LE + b"a", "x")
 
 

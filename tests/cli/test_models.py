@@ -42,7 +42,7 @@ def test_what_is_here(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert line.endswith("MIT      pypi:a-model==1.0 and 1 more")
     (told,) = json.loads(run(capsys, "models", "--json")[0])["models"]
     assert (told["name"], told["path"], told["source"], told["size"]) == ("a-model", str(model), SOURCE, 354)
-    assert "every file has its hash" in run(capsys, "models", "--verify")[1]
+    assert "the hash of every file matches" in run(capsys, "models", "--verify")[1]
 
 
 def test_a_changed_file_is_found(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +53,7 @@ def test_a_changed_file_is_found(model: Path, capsys: pytest.CaptureFixture[str]
 def test_what_is_here_is_not_fetched(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = run(capsys, "pull", "a-model", SOURCE, str(model))
     assert out.splitlines() == [str(model)] * 2
-    assert err.count("already here") == 2 and "trusted on first use" in err and "nothing to fetch" in err
+    assert err.count("already in the cache") == 2 and "trusted on first use" in err and "nothing to download" in err
 
 
 def test_removed(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

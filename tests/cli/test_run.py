@@ -188,7 +188,7 @@ def test_forms_and_rare_stages_from_the_command_line(run: Cutaway, tmp_path: Pat
     assert json.loads(run("A number.", *said, "--json-schema", f"@{schema}"))["n"] in (1, 2)
     assert run("A number.", *said, "--regex", "[0-9]{2}").strip().isdigit()
     run("A number.", *said, "--regex", "[0-9]", "--one-of", "x", status=2)
-    assert "the output can have one form only" in run.err
+    assert "an answer can have only one form" in run.err
     run("Hi", "-n", "3", "--top-n-sigma", "1", "--xtc-probability", "0.5", "--mirostat", "2", "--dry-multiplier", "0.8")
     run("Hi", "--json-schema", "@nowhere.json", status=2)
     assert "nowhere.json cannot be read" in run.err

@@ -139,7 +139,7 @@ def test_ids_beyond_the_vocabulary() -> None:
 def test_replace() -> None:
     params = SamplingParams(top_k=5).replace(top_p=0.5)
     assert (params.top_k, params.top_p) == (5, 0.5)
-    with pytest.raises(ParameterError, match="top_q is no sampling parameter"):
+    with pytest.raises(ParameterError, match="top_q is not a sampling parameter"):
         params.replace(top_q=1)
     with pytest.raises(ParameterError, match="top_p"):
         params.replace(top_p=5)

@@ -65,5 +65,5 @@ def test_what_is_not_used_can_be_told() -> None:
 def test_unknown() -> None:
     with pytest.raises(ParameterError, match="preset is 'poetry'; it must be one of: chat, code"):
         preset("poetry")
-    with pytest.raises(ParameterError, match="heat is no sampling parameter"):
+    with pytest.raises(ParameterError, match="heat is not a sampling parameter"):
         preset("code", heat=1)

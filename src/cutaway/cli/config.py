@@ -1,4 +1,4 @@
-"""`cutaway config`: make and check a cutaway.toml."""
+"""`cutaway config`: create and check a cutaway.toml."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import typer
 from cutaway.cli.terminal import say, warn
 from cutaway.errors import ConfigError
 
-app = typer.Typer(rich_markup_mode=None, help="Make or check a cutaway.toml.")
+app = typer.Typer(rich_markup_mode=None, help="Create or check a cutaway.toml.")
 
 
 @app.command()
 def check(
-    path: Annotated[Path | None, typer.Argument(help="The file; without it, the one that a run would use.")] = None,
+    path: Annotated[Path | None, typer.Argument(help="The file. [the one that a run would use]")] = None,
 ) -> None:
-    """Say whether a config is right, and what it sets."""
+    """Check a config and list the values that it sets."""
     from cutaway.config import check_served, config_paths, find_config, load_config, settings
 
     found = path or find_config()
     if found is None:
-        say("no config; looked at: " + ", ".join(str(p.absolute()) for p in config_paths()))
+        say("there is no config; searched: " + ", ".join(str(p.absolute()) for p in config_paths()))
         return
     config = load_config(found, warn)
     check_served(config, str(found))
-    say(f"{found}: right")
+    say(f"{found}: valid")
     parts: list[tuple[str, Any]] = [("", config)]
     parts += [(f"{name}.", getattr(config, name)) for name in ("sampling", "server", "limits", "logging", "telemetry")]
     parts += [(f"models.{number}.", model) for number, model in enumerate(config.models)]
     for prefix, section in parts:
-        said = {f.name for f in dataclasses.fields(section) if getattr(section, f.name) != f.default}
+        changed = {f.name for f in dataclasses.fields(section) if getattr(section, f.name) != f.default}
         for key, value in settings(section).items():
-            if key in said:
+            if key in changed:
                 print(f"{prefix}{key} = {'(not shown)' if key == 'api_keys' else repr(value)}")
     for alias, target in (config.aliases or {}).items():
         print(f"aliases.{alias} = {target!r}")
@@ -42,9 +42,9 @@ def check(
 
 @app.command()
 def init(
-    path: Annotated[Path | None, typer.Argument(help="Where; without it, cutaway.toml here.")] = None,
+    path: Annotated[Path | None, typer.Argument(help="Path of the new file. [cutaway.toml]")] = None,
 ) -> None:
-    """Write a config in which every line is commented out. Never over one that is there."""
+    """Write an example config in which every line is commented out. An existing file is never overwritten."""
     from cutaway.config import EXAMPLE, FILE_NAME
 
     target = path or Path(FILE_NAME)
@@ -52,5 +52,5 @@ def init(
         with target.open("x", encoding="utf-8") as file:
             file.write(EXAMPLE)
     except FileExistsError:
-        raise ConfigError(f"{target} is there already", hint="it was left as it is") from None
+        raise ConfigError(f"{target} already exists", hint="it was not changed") from None
     say(f"wrote {target}")

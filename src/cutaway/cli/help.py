@@ -1,4 +1,4 @@
-"""Plain help in groups: options by panel, commands by what they are for. Every terminal can show it."""
+"""Plain help in groups: options by panel, commands by purpose. It needs no terminal features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Measure": ("plan", "bench"),
     "Set up": ("pull", "models", "rm", "config", "presets", "version"),
 }
-"""What the commands are for; a test holds that each has its place."""
+"""The commands by purpose. A test checks that every command is in a group."""
 
 PANELS = (
     "Options",
@@ -22,13 +22,13 @@ PANELS = (
     "Against repetition",
     "Stopping",
     "Form of the answer",
-    "Beside the answer",
+    "Additional output",
     "More sampling",
 )
 
 
 class Command(TyperCommand):
-    """A command whose options stand in panels, the commoner first."""
+    """A command whose help lists the options in panels, the most common ones first."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {name: [] for name in PANELS}
@@ -44,7 +44,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The program: its commands in groups."""
+    """The program, whose help lists the commands in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         rest = [name for name in self.list_commands(ctx) if not any(name in names for names in GROUPS.values())]

@@ -1,4 +1,4 @@
-"""Text that comes from outside: an argument, a file, standard input. What is not UTF-8 is detected, and said."""
+"""Input text from an argument, a file or standard input. Encodings other than UTF-8 are detected, with a warning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from cutaway.cli.terminal import warn
 from cutaway.errors import ParameterError
 
-_MARKS = [  # the longer first: UTF-32's begins with UTF-16's
+_MARKS = [  # longer marks first: that of UTF-32 begins with that of UTF-16
     (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"),
 ]  # fmt: skip
@@ -18,9 +18,9 @@ _CANDIDATES = ["gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "cp1251", "cp
 
 
 def text_argument(text: str, encoding: str | None = None) -> str:
-    """An argument as text; "-" is standard input. Arguments that are no UTF-8 arrive as escapes: they are detected too.
+    """An argument as text; "-" is standard input. An argument that is not UTF-8 arrives as escapes and is detected too.
 
-    Raises ParameterError when the encoding cannot be told.
+    Raises ParameterError if the encoding cannot be detected.
     """
     if text == "-":
         return decode(sys.stdin.buffer.read(), "standard input", encoding)
@@ -28,29 +28,29 @@ def text_argument(text: str, encoding: str | None = None) -> str:
 
 
 def typed_line(text: str) -> str:
-    """A line of a conversation as text, whatever its encoding. Raises ParameterError when that cannot be told."""
+    """A typed line as text, in any encoding. Raises ParameterError if the encoding cannot be detected."""
     if _escaped(text):
         return decode(text.encode(sys.stdin.encoding, "surrogateescape"), "the line", hint="send UTF-8")
     return text
 
 
 def _escaped(text: str) -> bool:
-    """Whether it holds bytes that were no text in the encoding it was read with (PEP 383)."""
+    """Whether the text contains bytes that could not be decoded (PEP 383)."""
     return any("\udc80" <= c <= "\udcff" for c in text)
 
 
 def text_file(path: Path, encoding: str | None = None) -> str:
-    """A file's whole text. Raises ParameterError when it cannot be read or its encoding not be told."""
+    """The text of a file. Raises ParameterError if it cannot be read or its encoding cannot be detected."""
     try:
         return decode(path.read_bytes(), str(path), encoding)
     except OSError as error:
         raise ParameterError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def decode(data: bytes, what: str, encoding: str | None = None, *, hint: str = "say it with --encoding") -> str:
-    """Bytes as text: by the encoding that is named, by a byte order mark, as UTF-8, or as detected, with a warning.
+def decode(data: bytes, what: str, encoding: str | None = None, *, hint: str = "use --encoding") -> str:
+    """Bytes as text, by the given encoding, a byte order mark, UTF-8, or detection, which adds a warning.
 
-    hint: what to do when the wrong one is detected, or none.
+    hint: what to do if the detected encoding is wrong or none is detected.
     """
     if encoding is not None:
         return _strict(data, encoding, what)
@@ -73,11 +73,11 @@ def _strict(data: bytes, encoding: str, what: str) -> str:
     except LookupError:
         raise ParameterError(f"there is no encoding {encoding!r}", hint="for instance utf-8, utf-16, gb18030") from None
     except UnicodeDecodeError as error:
-        raise ParameterError(f"{what} is no {encoding}: {error.reason} at byte {error.start}") from None
+        raise ParameterError(f"{what} is not valid {encoding}: {error.reason} at byte {error.start}") from None
 
 
 def _wide(data: bytes) -> str | None:
-    """UTF-16 without its mark, told by NUL bytes on one side of nearly every pair (ASCII among the text does it)."""
+    """The kind of UTF-16 without a byte order mark, recognized by NUL bytes on one side of many pairs (from ASCII)."""
     pairs = len(data) // 2
     if len(data) % 2 or not pairs:
         return None
@@ -88,7 +88,7 @@ def _wide(data: bytes) -> str | None:
 
 
 def _chinese(data: bytes) -> bool:
-    """Whether few bytes are all common GB 2312 characters and marks: too few for statistics, which then guess Big5."""
+    """Whether a short text is all common GB 2312 characters. Statistics on so few bytes would guess Big5."""
     high = [b for b in data if b >= 0x80]
     if not 0 < len(high) < 24:
         return False
@@ -107,6 +107,6 @@ def _detected(data: bytes, what: str, hint: str) -> str:
         best = charset_normalizer.from_bytes(data, cp_isolation=_CANDIDATES).best()
         name = best.encoding if best else None
     if name is None:
-        raise ParameterError(f"{what} is not UTF-8, and what it is cannot be told", hint=hint)
+        raise ParameterError(f"{what} is not UTF-8, and its encoding cannot be detected", hint=hint)
     warn(f"{what} is not UTF-8 and was read as {name.upper().replace('_', '-')}; if that is wrong, {hint}")
     return _strict(data, name, what)

@@ -1,4 +1,4 @@
-"""A prompt in a script that the model does not know, and which model of the catalogue knows it."""
+"""Detects a prompt in a language that the model does not know, and names a model of the catalogue that knows it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ SCRIPTS = {
     "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh", "CYRILLIC": "ru", "ARABIC": "ar", "HEBREW": "he",
     "DEVANAGARI": "hi", "BENGALI": "bn", "TAMIL": "ta", "THAI": "th", "GREEK": "el", "GEORGIAN": "ka", "ARMENIAN": "hy",
 }  # fmt: skip
-"""The first word of a character's name in Unicode, and the language that is most written so."""
+"""The first word of a character's Unicode name, and the most common language in that script."""
 NAMES = {
     "ja": "Japanese", "ko": "Korean", "zh": "Chinese", "ru": "Russian", "ar": "Arabic", "he": "Hebrew", "hi": "Hindi",
     "bn": "Bengali", "ta": "Tamil", "th": "Thai", "el": "Greek", "ka": "Georgian", "hy": "Armenian", "en": "English",
 }  # fmt: skip
-SHARE = 0.3  # of the letters: a quoted word is not a prompt in its language
+SHARE = 0.3  # of the letters; a quoted word does not decide the language of a prompt
 
 
 def known_languages(engine: Engine) -> tuple[str, tuple[str, ...]] | None:
-    """The model's name and the languages it knows, where the catalogue has it and tells."""
+    """The model's name and its languages, or None if the catalogue does not list them."""
     from cutaway.registry import entry_named
 
     entry = None if engine.manifest is None else entry_named(engine.manifest.name)
@@ -29,8 +29,8 @@ def known_languages(engine: Engine) -> tuple[str, tuple[str, ...]] | None:
 
 
 def written_in(text: str) -> str | None:
-    """The language of the script that a good part of the letters have, None for the Latin one. Kana make a text
-    Japanese, whatever else is in it."""
+    """The language of the script of at least SHARE of the letters, None for the Latin script. A text with kana is
+    Japanese, whatever else it contains."""
     import unicodedata
 
     letters = [c for c in text if c.isalpha()]
@@ -42,13 +42,13 @@ def written_in(text: str) -> str | None:
 
 
 def foreign(text: str, name: str, languages: tuple[str, ...]) -> str | None:
-    """One line for a prompt in a script of which the model `name` knows no language; None where all is well."""
+    """A warning if the model `name` knows no language of the prompt's script, otherwise None."""
     from cutaway.registry import smallest_that_knows
 
     language = written_in(text)
     if language is None or language in languages:
         return None
     knows = " and ".join(NAMES.get(one, one) for one in languages[:3]) + (" and others" if languages[3:] else "")
-    line = f"cutaway: warning: {name} knows {knows}; its answer in {NAMES[language]} will be worth little"
+    line = f"cutaway: warning: {name} knows {knows}; its answer in {NAMES[language]} will be poor"
     better = smallest_that_knows(language)
     return f"{line} (try: --model {better.name})" if better is not None else line

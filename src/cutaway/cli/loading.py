@@ -1,4 +1,4 @@
-"""From what was said on the command line and in the config to a model on disk, an engine, and sampling parameters."""
+"""From the command line and the config to a model on disk, an engine and sampling parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_MODEL = "smollm2-135m"
 
 
 def model_on_disk(name: str) -> Resolved:
-    """The model's file or folder. Shows a progress bar while it is fetched, and says whether anybody vouched for it."""
+    """The model's file or folder. Shows a progress bar during a download, and reports how the hash was checked."""
     with DownloadBar(name) as progress:
         found = resolve(name, pull=True, progress=progress)
     if found.fetched and found.manifest is not None:
@@ -30,39 +30,40 @@ def model_on_disk(name: str) -> Resolved:
 
 
 def read_config(options: LoadOptions) -> Config:
-    """The config that was named, or the one that is found. Raises ConfigError."""
+    """The config that the options name, or the default one. Raises ConfigError."""
     from cutaway.config import load_config
 
     return load_config(Path(options.config) if options.config else None, warn)
 
 
 def open_engine(options: LoadOptions, config: Config, recorder: Recorder | None = None) -> Engine:
-    """The engine that the options and the config ask for; its warnings are said."""
+    """The engine that the options and the config describe. Its warnings are printed."""
     from cutaway.assemble import Engine
 
     name = options.model or config.model or DEFAULT_MODEL
     model_on_disk(name)
-    said: dict[str, Any] = {"recorder": recorder, "backend": options.backend}
+    given: dict[str, Any] = {"recorder": recorder, "backend": options.backend}
     for field in ("context", "threads", "kv_k", "kv_v", "rope_scaling", "speculate"):
         option = getattr(options, field)
-        said[field] = option if option is not None else getattr(config, field)
-    engine = Engine.load(name, pull=False, **{field: value for field, value in said.items() if value is not None})
+        given[field] = option if option is not None else getattr(config, field)
+    engine = Engine.load(name, pull=False, **{field: value for field, value in given.items() if value is not None})
     for warning in engine.warnings:
         warn(warning)
     return engine
 
 
 def sampling_params(options: SamplingOptions, config: Config, defaults: SamplingParams | None = None) -> SamplingParams:
-    """The command line over the config over a preset. defaults: the model's own, which the preset `chat` stands for.
+    """The parameters of the command line, then of the config, then of a preset.
 
-    A preset on the command line puts aside what the config says of its parameters. Raises ParameterError.
+    defaults: the model's own parameters, which replace the preset `chat`. A preset on the command line overrides the
+    config's parameters except max_tokens and seed. Raises ParameterError.
     """
     from cutaway.config import sampling_settings
     from cutaway.sampling import preset
 
-    said = sampling_settings(config)
+    configured = sampling_settings(config)
     name = options.preset or config.sampling.preset or "chat"
     if options.preset is not None:
-        said = {k: v for k, v in said.items() if k in ("max_tokens", "seed")}
+        configured = {k: v for k, v in configured.items() if k in ("max_tokens", "seed")}
     base = defaults if name == "chat" and defaults is not None else preset(name)
-    return base.replace(**(said | options.changes()))
+    return base.replace(**(configured | options.changes()))

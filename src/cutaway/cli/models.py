@@ -1,4 +1,4 @@
-"""`cutaway models`: what is on this machine, and what could be."""
+"""`cutaway models`: the models on this machine and in the catalogue."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cutaway.cli.terminal import say, write_json, write_table
 
 
 def models(
-    everything: Annotated[bool, typer.Option("--all", help="Also what the catalogue has and is not here.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Hash every file again, up to the first wrong one.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also list the catalogue's other models.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the hash of every file; stop at a mismatch.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead of a table.")] = False,
 ) -> None:
-    """List the models in the cache: name, size, hash, last use, licence, source."""
+    """List the models in the cache with name, size, hash, last use, licence and source."""
     import dataclasses
     import time
 
@@ -25,7 +25,7 @@ def models(
     if verify:
         for model in here:
             registry.verify(model.manifest)
-            say(f"{model.manifest.name}: every file has its hash")
+            say(f"{model.manifest.name}: the hash of every file matches")
     if as_json:
         write_json(
             {
@@ -48,16 +48,16 @@ def models(
         ]  # fmt: skip
         write_table(["name", "size", "sha256", "last use", "licence", "source"], rows, right=[1])
     else:
-        say(f"no models in {registry.home()}; fetch one with: cutaway pull smollm2-135m")
+        say(f"no models in {registry.home()}; download one with: cutaway pull smollm2-135m")
     if everything:
         names = {m.manifest.name for m in here}
         rest = [e for e in registry.known_models() if e.name not in names]
         print()
         rows = [[e.name, e.parameters, e.licence, e.note, shortened(e.sources[0].at)] for e in rest]
-        write_table(["not here", "parameters", "licence", "note", "source"], rows, right=[1])
+        write_table(["not downloaded", "parameters", "licence", "note", "source"], rows, right=[1])
 
 
 def shortened(source: str) -> str:
-    """A source of many packages by its first."""
+    """A source, with a list of packages reduced to the first and their number."""
     first, comma, rest = source.partition(",")
     return f"{first} and {rest.count(',') + 1} more" if comma else first

@@ -1,6 +1,6 @@
-"""Options that several commands share, as values: a field of a dataclass is an option of the command.
+"""Options that several commands share: each field of a dataclass is an option of the command.
 
-`takes_options` turns a function of such values into a command that has all their options.
+`takes_options` turns a function with such parameters into a command that has all their options.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import typer
 
 
 def option(*flags: str, help: str, **settings: Any) -> Any:
-    """A typer option, shorter to write."""
+    """A typer option that does not show its default."""
     return typer.Option(*flags, help=help, show_default=False, **settings)
 
 
@@ -24,30 +24,32 @@ _MODEL = {"rich_help_panel": "Model"}
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """Which model, and how it is loaded. None: not said."""
+    """Which model is used and how it is loaded. None means that the option was not given."""
 
     model: Annotated[
-        str | None, option("--model", "-m", help="Name, path, hf:... or pypi:... [smollm2-135m]", **_MODEL)
+        str | None, option("--model", "-m", help="Model: a name, a path, hf:... or pypi:... [smollm2-135m]", **_MODEL)
     ] = None
     config: Annotated[
-        str | None, option("--config", help="A cutaway.toml, instead of the one that is found.", **_MODEL)
+        str | None, option("--config", help="Use this cutaway.toml instead of the default one.", **_MODEL)
     ] = None
     backend: Annotated[
-        str | None, option("--backend", help="native, or reference (NumPy, slow). [native]", **_MODEL)
+        str | None, option("--backend", help="Backend: native, or reference (NumPy, slow). [native]", **_MODEL)
     ] = None
     context: Annotated[
-        int | None, option("--context", help="Tokens that prompt and answer may have together.", **_MODEL)
+        int | None, option("--context", help="Context size: tokens of prompt and answer together.", **_MODEL)
     ] = None
-    threads: Annotated[int | None, option("--threads", help="Threads that compute. [all cores]", **_MODEL)] = None
-    kv_k: Annotated[str | None, option("--kv-k", help="Type of keys: bf16, f32, int8, fp8. [bf16]", **_MODEL)] = None
-    kv_v: Annotated[str | None, option("--kv-v", help="Type of values: the same. [bf16]", **_MODEL)] = None
+    threads: Annotated[int | None, option("--threads", help="Number of threads. [all cores]", **_MODEL)] = None
+    kv_k: Annotated[
+        str | None, option("--kv-k", help="Type of cached keys: bf16, f32, int8 or fp8. [bf16]", **_MODEL)
+    ] = None
+    kv_v: Annotated[str | None, option("--kv-v", help="Type of cached values, likewise. [bf16]", **_MODEL)] = None
     rope_scaling: Annotated[
         str | None,
-        option("--rope-scaling", help="Stretch the context: linear:2, ntk:4, dynamic, yarn:4, ...", **_MODEL),
+        option("--rope-scaling", help="Extend the context: linear:2, ntk:4, dynamic, yarn:4, ...", **_MODEL),
     ] = None
     speculate: Annotated[
         str | None,
-        option("--speculate", help="ngram: quicker where an answer repeats what was there; same answer.", **_MODEL),
+        option("--speculate", help="ngram: faster where the answer repeats earlier text; same answer.", **_MODEL),
     ] = None
 
 
@@ -60,8 +62,8 @@ def _fields(kind: Any) -> list[inspect.Parameter]:
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with each parameter whose type is a dataclass replaced by one option per field, and one whose type
-    has `options()` by those."""
+    """The command with its dataclass parameters replaced by one option per field, and each parameter whose type has
+    `options()` replaced by those options."""
     bundles: dict[str, tuple[type, list[str]]] = {}
     parameters: list[inspect.Parameter] = []
     hints = get_type_hints(command, include_extras=True)

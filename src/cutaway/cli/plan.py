@@ -24,7 +24,7 @@ def plan(
     rope_scaling: Annotated[str | None, typer.Option(help="Stretch the context, as for run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
 ) -> None:
-    """Say what a model takes in memory: weights as the backend packs them, keys and values, buffers."""
+    """Show the memory that a model needs: weights as the backend packs them, keys and values, buffers."""
     from cutaway.formats import open_model
     from cutaway.model import parse_rope_scaling
     from cutaway.ops.backends import open_backend

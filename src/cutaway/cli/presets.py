@@ -11,11 +11,11 @@ from cutaway.cli.terminal import write_json, write_table
 
 
 def presets(
-    model: Annotated[str | None, typer.Argument(help="Show what `chat` is for this model. [smollm2-135m]")] = None,
+    model: Annotated[str | None, typer.Argument(help="Model for which `chat` is shown. [smollm2-135m]")] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead of a table.")] = False,
 ) -> None:
-    """List the sampling presets, and where their values come from. An option given beside --preset overrides it."""
+    """List the sampling presets and the source of their values. Other options override those of --preset."""
     from cutaway.cli.loading import DEFAULT_MODEL
     from cutaway.sampling import PRESETS, preset
 
@@ -41,7 +41,7 @@ def presets(
 
 
 def _own(model: str) -> tuple[Mapping[str, Any], str]:
-    """What `chat` is for a model, and who says so. A model that is not on this machine is not fetched."""
+    """The values of `chat` for a model and their source. A model that is not on this machine is not downloaded."""
     from cutaway.errors import CutawayError
     from cutaway.formats import open_model
     from cutaway.registry import entry_named, recommended, resolve
@@ -56,7 +56,7 @@ def _own(model: str) -> tuple[Mapping[str, Any], str]:
             raise
     else:
         with open_model(found.path) as file:
-            if told := own_options(generation_settings(file.path, file.metadata)):
-                return told, "model's file"
+            if found_in_file := own_options(generation_settings(file.path, file.metadata)):
+                return found_in_file, "model's file"
         listed = recommended(found.manifest)
     return listed, "catalogue" if listed else "preset"

@@ -1,4 +1,4 @@
-"""What is told of an answer beside its text: JSON, log-probabilities, seed, why it stopped, timings."""
+"""Output about an answer beside its text: JSON, log-probabilities, seed, stop reason, timings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cutaway.engine import Answer, Result, TokenLogprob
     from cutaway.sampling import SamplingParams, StopReason
 
-# OpenAI's two words, for programs that know those; `stop` has the whole reason.
+# OpenAI's finish reasons, for programs that use them; `stop` has the full reason.
 _FINISH = {
     "length": "length", "context": "length", "time": "length", "repetition": "length", "cancelled": "cancelled",
     "error": "error",
@@ -20,7 +20,7 @@ _FINISH = {
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """A result as one JSON object. The first answer's fields stand at the top, all answers in `choices`."""
+    """A result as one JSON object. The fields of the first answer are at the top level, all answers in `choices`."""
     answers = [_answer_json(a) for a in result.answers]
     usage = {**dataclasses.asdict(result.usage), "total_tokens": result.usage.total_tokens}
     more: dict[str, Any] = {"choices": answers} if len(answers) > 1 else {}
@@ -51,9 +51,9 @@ def _logprob_json(entry: TokenLogprob) -> dict[str, Any]:
 
 
 def finish(result: Result, params: SamplingParams, *, quiet: bool, engine: Engine) -> None:
-    """Tell what must not go unsaid: failures, warnings, an end that was no end, the seed that was drawn.
+    """Report failures, warnings, early stops and the drawn seed.
 
-    quiet: the JSON object has said it, all but a failure.
+    quiet: only raise a failure, because the JSON object has everything else.
     """
     if result.error is not None:
         if not quiet and (line := seed_line(params, result.seed)):
@@ -77,12 +77,12 @@ def finish(result: Result, params: SamplingParams, *, quiet: bool, engine: Engin
 
 
 def seed_line(params: SamplingParams, seed: int | None) -> str:
-    """The seed that was drawn; "" if it was given, or if nothing is drawn from it."""
+    """The line that names the drawn seed; "" if the seed was given, or if sampling is greedy."""
     return f"[seed {seed}]" if params.seed is None and params.temperature > 0 else ""
 
 
 def stop_line(stop: StopReason) -> str:
-    """Why an answer ended early; "" if it ended by itself, or by a stop that was asked for."""
+    """The line that says why an answer ended early; "" if it ended by itself or at a requested stop."""
     return {
         "length": "[stopped by --max-tokens]",
         "context": "[stopped: the context is full]",
@@ -103,13 +103,13 @@ def logprob_line(entry: TokenLogprob, engine: Engine) -> str:
 
 
 def timings_line(result: Result, loaded: float | None = None) -> str:
-    """Seconds and tokens a second, of loading, prefill and decoding."""
+    """Seconds and tokens per second of loading, prefill and decoding."""
     times, usage = result.timings, result.usage
     computed = usage.prompt_tokens - usage.cached_tokens
     cached = f" ({usage.cached_tokens} more were cached)" if usage.cached_tokens else ""
     parts = [] if loaded is None else [f"load {loaded:.2f} s"]
     parts.append(f"prefill {computed} tokens in {times.prefill:.3f} s, {_rate(computed, times.prefill)}{cached}")
-    later = max(0, len(result.token_ids) - 1)  # the first comes out of the prefill
+    later = max(0, len(result.token_ids) - 1)  # the prefill computes the first token
     parts.append(f"decode {later} tokens in {times.decode:.3f} s, {_rate(later, times.decode)}")
     if times.drafted:
         parts.append(f"speculation {times.accepted} of {times.drafted} drafted tokens accepted")

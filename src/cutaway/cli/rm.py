@@ -1,4 +1,4 @@
-"""`cutaway rm`: take models out of the cache."""
+"""`cutaway rm`: remove models from the cache."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cutaway.cli.terminal import say
 def rm(
     names: Annotated[list[str], typer.Argument(help="Names as `cutaway models` shows them, file names, or hashes.")],
 ) -> None:
-    """Remove models from the cache. Files of yours elsewhere are never touched."""
+    """Remove models from the cache. Files outside the cache are never touched."""
     from cutaway.planner import readable_bytes
     from cutaway.registry import remove
 

@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """What goes in beside the prompt, and what is told beside the answer."""
+    """The input beside the prompt, and the output beside the answer."""
 
     system: Annotated[str | None, option("--system", "-s", help="The system message.")] = None
-    raw: Annotated[bool, option("--raw", help="Continue the text as it is: no chat template.")] = False
-    encoding: Annotated[str | None, option("--encoding", help="Of standard input. [detected]")] = None
-    json: Annotated[bool, option("--json", help="One JSON object: text, token ids, usage, stop, seed, ...")] = False
-    timings: Annotated[bool, option("--timings", help="Tell on standard error where the time went.")] = False
+    raw: Annotated[bool, option("--raw", help="Continue the text as it is, without a chat template.")] = False
+    encoding: Annotated[str | None, option("--encoding", help="Encoding of standard input. [detected]")] = None
+    json: Annotated[bool, option("--json", help="Write one JSON object: text, token ids, usage, stop, seed, ...")] = (
+        False
+    )
+    timings: Annotated[bool, option("--timings", help="Report on standard error where the time went.")] = False
     truncation: Truncation = "error"
     trace: Annotated[Path | None, option("--trace", help="Write a JSON record per token and step to this file.")] = None
 
@@ -48,7 +50,7 @@ def run(
     sampling: SamplingOptions,
     output: OutputOptions,
 ) -> None:
-    """Answer one prompt. The answer streams to standard output, everything else to standard error."""
+    """Answer one prompt. The answer is streamed to standard output; everything else goes to standard error."""
     from cutaway.sampling import draw_seed
 
     text = text_argument(prompt, output.encoding)
@@ -56,9 +58,9 @@ def run(
         text = text.rstrip("\r\n")
     if not text and not output.raw:
         where = "standard input" if prompt == "-" else "the prompt"
-        raise ParameterError(f"{where} is empty", hint="--raw lets a model begin from nothing, if it can")
+        raise ParameterError(f"{where} is empty", hint="with --raw some models can start from an empty text")
     config = read_config(load)
-    # A wrong parameter is said before anything is fetched or loaded.
+    # A wrong parameter is reported before anything is downloaded or loaded.
     check_truncation(output.truncation, sampling_params(sampling, config))
     began = time.perf_counter()
     with recorder_for(output.trace) as recorder, open_engine(load, config, recorder) as engine:
@@ -71,11 +73,11 @@ def run(
         system = output.system if output.system is not None else config.system
         if (known := known_languages(engine)) and (line := foreign(text, *known)):
             say(line)
-        asked = text if output.raw else chat_messages(text, system)
+        request = text if output.raw else chat_messages(text, system)
         seeded = params if params.seed is not None else params.replace(seed=draw_seed())
         try:
             shown, slides = not output.json and params.n == 1, output.truncation == "slide"
-            result = answer(engine, asked, seeded, stream=shown, slides=slides)
+            result = answer(engine, request, seeded, stream=shown, slides=slides)
         except KeyboardInterrupt:
             say("\n" + seed_line(params, seeded.seed))
             raise
@@ -91,9 +93,9 @@ def chat_messages(text: str, system: str | None) -> list[dict[str, Any]]:
     return [*head, {"role": "user", "content": text}]
 
 
-def answer(engine: Engine, asked: Prompt, params: SamplingParams, *, stream: bool, slides: bool = False) -> Result:
-    """The result; with `stream` its text is written as it comes. slides: what is oldest goes when it must."""
-    opened, said = sliding_stream(engine, asked, params) if slides else (engine.stream(asked, params), ())
+def answer(engine: Engine, prompt: Prompt, params: SamplingParams, *, stream: bool, slides: bool = False) -> Result:
+    """The result. stream: write its text as it arrives. slides: drop the oldest tokens when the context is full."""
+    opened, noted = sliding_stream(engine, prompt, params) if slides else (engine.stream(prompt, params), ())
     with opened as pieces:
         last = ""
         for piece in pieces:
@@ -102,13 +104,13 @@ def answer(engine: Engine, asked: Prompt, params: SamplingParams, *, stream: boo
             if piece.result is not None:
                 if stream and not last.endswith("\n"):
                     write("\n")
-                return replace(piece.result, warnings=(*said, *piece.result.warnings))
+                return replace(piece.result, warnings=(*noted, *piece.result.warnings))
     raise AssertionError("a stream ends with its result")
 
 
 @contextlib.contextmanager
 def recorder_for(path: Path | None) -> Iterator[JsonlRecorder | None]:
-    """A recorder to a file, which does not stay if nothing was recorded."""
+    """A recorder to a file. The file is removed if nothing was recorded."""
     if path is None:
         yield None
         return

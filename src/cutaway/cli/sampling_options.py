@@ -1,4 +1,4 @@
-"""The options of the table of sampling parameters, and what was said with them."""
+"""The options of the table of sampling parameters, and the values that they were given."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ REPEATED = ("texts", "tokens", "words", "bias")
 
 
 class SamplingOptions(dict[str, Any]):
-    """How tokens are chosen and when to stop: what each option gave, by the parameter's name; None: not given."""
+    """How tokens are chosen and when an answer ends: the value of each option by parameter name, None if not given."""
 
     @staticmethod
     def options() -> list[inspect.Parameter]:
-        """Of the table, in panels, and `--preset`."""
+        """The options of the table, in panels, and `--preset`."""
         first = option(
-            "--preset", help="Parameters for a task; see: cutaway presets. [chat]", rich_help_panel="Sampling"
+            "--preset", help="Sampling parameters for a task; see: cutaway presets. [chat]", rich_help_panel="Sampling"
         )
         found = [_parameter("preset", Annotated[str | None, first])]
         return found + [_parameter(p.name, Annotated[_type(p) | None, _option(p)]) for p in PARAMETERS if p.cli]
@@ -33,10 +33,10 @@ class SamplingOptions(dict[str, Any]):
         return name
 
     def changes(self) -> dict[str, Any]:
-        """What was given, as arguments of SamplingParams; the preset is left out. Raises ParameterError."""
+        """The given options as arguments of SamplingParams, without the preset. Raises ParameterError."""
         known = {p.name: p for p in PARAMETERS}
-        said = {name: value for name, value in self.items() if name != "preset" and value is not None and value != []}
-        return {name: _value(known[name], value) for name, value in said.items()}
+        given = {name: value for name, value in self.items() if name != "preset" and value is not None and value != []}
+        return {name: _value(known[name], value) for name, value in given.items()}
 
 
 def _parameter(name: str, annotation: Any) -> inspect.Parameter:
@@ -57,7 +57,7 @@ def _option(parameter: Parameter) -> Any:
 
 
 def _default(parameter: Parameter) -> str:
-    """Only where it says something: a preset or the model sets the temperature, and off is off."""
+    """The default, where it is informative: a preset or the model sets the temperature, and "off" needs no default."""
     shown = (
         parameter.panel in ("More sampling", "Against repetition")
         and "off" not in parameter.help
@@ -66,12 +66,12 @@ def _default(parameter: Parameter) -> str:
     return f" [{parameter.default:g}]" if shown and isinstance(parameter.default, int | float) else ""
 
 
-def _value(parameter: Parameter, said: Any) -> Any:
+def _value(parameter: Parameter, given: Any) -> Any:
     if parameter.kind == "bias":
-        return dict(_bias(parameter.name, item) for item in said)
-    if parameter.metavar is not None and parameter.metavar.endswith("|@FILE") and said.startswith("@"):
-        return text_file(Path(said[1:]))
-    return said
+        return dict(_bias(parameter.name, item) for item in given)
+    if parameter.metavar is not None and parameter.metavar.endswith("|@FILE") and given.startswith("@"):
+        return text_file(Path(given[1:]))
+    return given
 
 
 def _bias(name: str, item: str) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""`cutaway serve`: models for many at once, through the APIs that programs already speak."""
+"""`cutaway serve`: serve models to many clients at once, through the APIs that programs already use."""
 
 from __future__ import annotations
 
@@ -16,53 +16,63 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What the config says of the server can be said here, too, as far as it is asked for often."""
+    """The most common server settings of the config, as options."""
 
-    config: Annotated[str | None, option("--config", help="A cutaway.toml, instead of the one that is found.")] = None
+    config: Annotated[str | None, option("--config", help="Use this cutaway.toml instead of the default one.")] = None
     host: Annotated[str | None, option("--host", help="Address to listen on. [127.0.0.1]")] = None
-    port: Annotated[int | None, option("--port", help="0: any that is free. [8000]")] = None
-    api_key: Annotated[list[str] | None, option("--api-key", help="Who may ask. Repeatable. [$CUTAWAY_API_KEYS]")] = (
+    port: Annotated[int | None, option("--port", help="Port to listen on; 0 takes any free one. [8000]")] = None
+    api_key: Annotated[
+        list[str] | None, option("--api-key", help="A key that clients must send. Repeatable. [$CUTAWAY_API_KEYS]")
+    ] = None
+    cors_origin: Annotated[
+        list[str] | None, option("--cors-origin", help="Web origin that may use the server. Repeatable.")
+    ] = None
+    context: Annotated[int | None, option("--context", help="Context size: tokens of prompt and answer together.")] = (
         None
     )
-    cors_origin: Annotated[list[str] | None, option("--cors-origin", help="Pages that may ask. Repeatable.")] = None
-    context: Annotated[int | None, option("--context", help="Tokens that prompt and answer may have together.")] = None
-    contexts: Annotated[int | None, option("--contexts", help="Whole contexts that the pages hold together. [4]")] = (
+    contexts: Annotated[int | None, option("--contexts", help="Size of the KV cache, in full contexts. [4]")] = None
+    max_requests: Annotated[
+        int | None, option("--max-requests", help="Answers computed at once; others wait. [16]")
+    ] = None
+    threads: Annotated[int | None, option("--threads", help="Number of threads. [all cores]")] = None
+    kv_k: Annotated[str | None, option("--kv-k", help="Type of cached keys: bf16, f32, int8 or fp8. [bf16]")] = None
+    kv_v: Annotated[str | None, option("--kv-v", help="Type of cached values, likewise. [bf16]")] = None
+    speculate: Annotated[
+        str | None, option("--speculate", help="ngram: faster where answers repeat earlier text; same answers.")
+    ] = None
+    memory: Annotated[
+        str | None, option("--memory", help="Memory for all models, for instance 6GB. [what is available]")
+    ] = None
+    queue: Annotated[int | None, option("--queue", help="Maximum number of waiting answers. [256]")] = None
+    strict: Annotated[bool, option("--strict", help="Reject requests that have unknown fields.")] = False
+    verify: Annotated[bool, option("--verify", help="Hash model files even if they have not changed.")] = False
+    resume: Annotated[
+        float | None, option("--resume", help="Seconds that a stream is kept after its client disconnects. [0]")
+    ] = None
+    log_level: Annotated[str | None, option("--log-level", help="Log level: debug, info, warning or error. [info]")] = (
         None
     )
-    max_requests: Annotated[int | None, option("--max-requests", help="Answers at once; others wait. [16]")] = None
-    threads: Annotated[int | None, option("--threads", help="Threads that compute. [all cores]")] = None
-    kv_k: Annotated[str | None, option("--kv-k", help="Type of keys: bf16, f32, int8, fp8. [bf16]")] = None
-    kv_v: Annotated[str | None, option("--kv-v", help="Type of values: the same. [bf16]")] = None
-    speculate: Annotated[str | None, option("--speculate", help="ngram: as for run; same answers.")] = None
-    memory: Annotated[str | None, option("--memory", help="For all models, for instance 6GB. [what is available]")] = (
-        None
-    )
-    queue: Annotated[int | None, option("--queue", help="Answers that may wait. [256]")] = None
-    strict: Annotated[bool, option("--strict", help="An unknown field of a request is an error.")] = False
-    verify: Annotated[bool, option("--verify", help="Hash models even if their files have not changed.")] = False
-    resume: Annotated[float | None, option("--resume", help="Seconds that a stream outlives its reader. [0]")] = None
-    log_level: Annotated[str | None, option("--log-level", help="debug, info, warning or error. [info]")] = None
-    log_format: Annotated[str | None, option("--log-format", help="console or json. [console]")] = None
-    log_prompts: Annotated[bool, option("--log-prompts", help="Prompts and answers are in the log.")] = False
+    log_format: Annotated[str | None, option("--log-format", help="Log format: console or json. [console]")] = None
+    log_prompts: Annotated[bool, option("--log-prompts", help="Include prompts and answers in the log.")] = False
 
 
 @takes_options
 def serve(
     options: ServeOptions,
     *,
-    models: Annotated[list[str] | None, typer.Argument(help="Names or paths; NAME=MODEL gives one a name.")] = None,
+    models: Annotated[list[str] | None, typer.Argument(help="Names or paths. NAME=MODEL sets the served name.")] = None,
 ) -> None:
-    """Serve models over HTTP: OpenAI's and Anthropic's APIs on http://127.0.0.1:8000. Ends with Ctrl-C."""
+    """Serve models over HTTP with the APIs of OpenAI, Anthropic and Ollama. Ctrl-C stops the server."""
     config = _checked(_options(_models(read_config(LoadOptions(config=options.config)), models), options))
     for model in config.models:
-        model_on_disk(model.model)  # fetched with a progress bar, before anybody waits
-    from cutaway.server import serve as run_server  # FastAPI is not for every command to load
+        model_on_disk(model.model)  # downloaded with a progress bar before the server starts
+    from cutaway.server import serve as run_server  # other commands need not load FastAPI
 
     run_server(config)
 
 
 def _options(config: Config, options: ServeOptions) -> Config:
-    """The command line over the config."""
+    """The config with the values of the command line."""
     server = {
         "host": options.host, "port": options.port, "memory": options.memory, "resume": options.resume,
         "api_keys": tuple(options.api_key) if options.api_key else None,
@@ -77,34 +87,34 @@ def _options(config: Config, options: ServeOptions) -> Config:
     }
     return replace(
         config,
-        server=replace(config.server, **_said(server)),
-        limits=replace(config.limits, **_said({"queue": options.queue})),
-        logging=replace(config.logging, **_said(logging)),
-        models=tuple(replace(model, **_said(models)) for model in config.models),
-        **_said({name: models[name] for name in ("context", "threads", "kv_k", "kv_v", "speculate")}),
+        server=replace(config.server, **_given(server)),
+        limits=replace(config.limits, **_given({"queue": options.queue})),
+        logging=replace(config.logging, **_given(logging)),
+        models=tuple(replace(model, **_given(models)) for model in config.models),
+        **_given({name: models[name] for name in ("context", "threads", "kv_k", "kv_v", "speculate")}),
     )
 
 
 def _models(config: Config, named: list[str] | None) -> Config:
-    """The models of the command line, else of the config, else its `model`, else the default one."""
+    """The models of the command line, or of the config, or the config's `model`, or the default model."""
     from cutaway.config import ModelConfig
 
     if not named and config.models:
         return config
     made = []
-    for said in named or [config.model or DEFAULT_MODEL]:
-        name, equals, model = said.partition("=")
-        known = next((m for m in config.models if said in (m.name, m.model)), None)
-        made.append(known or (ModelConfig(model, name) if equals and name and "/" not in name else ModelConfig(said)))
+    for given in named or [config.model or DEFAULT_MODEL]:
+        name, equals, model = given.partition("=")
+        known = next((m for m in config.models if given in (m.name, m.model)), None)
+        made.append(known or (ModelConfig(model, name) if equals and name and "/" not in name else ModelConfig(given)))
     return replace(config, models=tuple(made))
 
 
-def _said(options: dict[str, Any]) -> dict[str, Any]:
+def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
 def _checked(config: Config) -> Config:
-    """The command line's values go through the same checks as the config's. Raises ConfigError."""
+    """The config, after the same checks that a config file gets. Raises ConfigError."""
     from cutaway.config import check_config
 
     return check_config(config, "command line")

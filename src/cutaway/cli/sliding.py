@@ -1,4 +1,4 @@
-"""`--truncation`: what becomes of a prompt, and of an answer, for which the context is too short."""
+"""`--truncation`: what happens to a prompt or an answer that does not fit into the context."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ if TYPE_CHECKING:
     from cutaway.sampling import SamplingParams
 
 Truncation = Annotated[
-    str, option("--truncation", help="slide: what is oldest goes when the context is full; error: it ends. [error]")
+    str,
+    option("--truncation", help="When the context is full: error ends the answer, slide drops the oldest part [error]"),
 ]
 
 
-def check_truncation(said: str, params: SamplingParams) -> None:
-    """Raises ParameterError."""
-    if said not in ("error", "slide"):
-        raise ParameterError(f"--truncation is {said!r}; it must be slide or error")
-    if said == "slide" and params.prompt_logprobs is not None:
-        raise ParameterError("--truncation slide and --prompt-logprobs exclude each other: tokens of the prompt may go")
+def check_truncation(given: str, params: SamplingParams) -> None:
+    """Raises ParameterError if the value is unknown or cannot be combined with `params`."""
+    if given not in ("error", "slide"):
+        raise ParameterError(f"--truncation is {given!r}; it must be slide or error")
+    if given == "slide" and params.prompt_logprobs is not None:
+        raise ParameterError("--truncation slide cannot be combined with --prompt-logprobs: it may drop prompt tokens")
 
 
 def sliding_stream(engine: Engine, prompt: Prompt, params: SamplingParams) -> tuple[AnswerStream, tuple[str, ...]]:
-    """The pieces of an answer that goes on when the context is full; and warnings of what did not fit from the
-    beginning. Raises what `Engine.stream` does."""
+    """The pieces of an answer that continues when the context is full, and warnings about what did not fit at the
+    start. Raises the errors of `Engine.stream`."""
     from cutaway.engine import AnswerStream, fitted, fitted_text
 
     if isinstance(prompt, str):

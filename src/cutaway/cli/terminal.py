@@ -1,4 +1,4 @@
-"""Writing to whatever terminal this is: never an encoding error, colours and bars only where they can be seen."""
+"""Output to terminals of every kind: no encoding errors, colours and progress bars only where they can be shown."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def prepare_streams() -> None:
-    """Characters that the terminal's encoding lacks come out as escapes, not as UnicodeEncodeError.
+    """Write characters that the terminal's encoding lacks as escapes instead of raising UnicodeEncodeError.
 
-    Bytes of standard input that are no text in it come in as escapes, which `text_argument` detects. A stream that was
-    closed before we began (`>&-`; None in Python) is empty, or takes what is written and loses it.
+    Undecodable bytes of standard input are read as escapes, which `text_argument` detects. A stream that was closed
+    at the start (`>&-`; None in Python) is replaced by the null device.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -32,7 +32,7 @@ def prepare_streams() -> None:
 
 
 def say(text: str) -> None:
-    """A line for the person at the terminal, on standard error, so that standard output stays clean."""
+    """Print a line for the user on standard error, so that standard output contains only the answer."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -41,25 +41,25 @@ def warn(text: str) -> None:
 
 
 def write(text: str) -> None:
-    """A piece of an answer, shown at once."""
+    """Write a piece of an answer and flush it."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def write_json(value: Any) -> None:
-    """One JSON object on one line of standard output. Non-ASCII characters stay, where the encoding has them."""
+    """Write one JSON object on one line. Non-ASCII characters are kept if the encoding of standard output has them."""
     import json
 
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:  # here the stream's own escapes would not be JSON's
+    except UnicodeEncodeError:  # the stream's own escapes would not be valid JSON
         text = json.dumps(value, allow_nan=False)
     print(text)
 
 
 def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
-    """Columns, padded by the width that characters have in a terminal. right: indexes of right-aligned columns."""
+    """Write columns, padded to the width of their characters on a terminal. right: indexes of right-aligned columns."""
     from rich.cells import cell_len
 
     lines = [[_as_shown(cell) for cell in line] for line in (headings, *rows)]
@@ -73,16 +73,16 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right
 
 
 def _as_shown(text: str) -> str:
-    """With the escapes that standard output will make of what its encoding lacks: they are wider."""
+    """The text with the escapes that standard output will write for characters it lacks, which are wider."""
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 class DownloadBar:
-    """A progress bar on standard error, or one line where that is no terminal. Nothing before the first report."""
+    """A progress bar on standard error, or one line if that is not a terminal. It appears with the first report."""
 
     def __init__(self, name: str) -> None:
-        self._text = f"fetching {name}"
+        self._text = f"downloading {name}"
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._begun = False

@@ -1,4 +1,4 @@
-"""`cutaway tokens`: a ruler laid along a text, or several tokenizers beside each other on the same text."""
+"""`cutaway tokens`: the tokens of a text, or a comparison of several tokenizers on the same text."""
 
 from __future__ import annotations
 
@@ -15,35 +15,38 @@ from cutaway.errors import CutawayError, ParameterError
 if TYPE_CHECKING:
     from cutaway.text import Piece
 
-_KINDS = {"control": "special"}  # the other kinds are called what the vocabulary calls them
+_KINDS = {"control": "special"}  # the other kinds keep the vocabulary's names
 
 
 def tokens(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT", help='The text ("-" reads standard input); after it, models to compare.'),
+        typer.Argument(metavar="TEXT", help='The text ("-" reads standard input), then models to compare.'),
     ] = None,
     *,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the text from this file.")] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="Whose tokenizer.")] = DEFAULT_MODEL,
-    compare: Annotated[bool, typer.Option("--compare", help="Put the MODELS after the text side by side.")] = False,
+    model: Annotated[str, typer.Option("--model", "-m", help="Model whose tokenizer is used.")] = DEFAULT_MODEL,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare the models named after the text.")] = False,
     markers: Annotated[bool, typer.Option("--markers", help="Read markers in the text as control tokens.")] = False,
-    bos: Annotated[bool, typer.Option("--bos", help="Add the first token, if the model wants one.")] = False,
-    encoding: Annotated[str | None, typer.Option(help="Of the file or input; without it, detected.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    bos: Annotated[bool, typer.Option("--bos", help="Add the BOS token, if the model uses one.")] = False,
+    encoding: Annotated[str | None, typer.Option(help="Encoding of the file or input. [detected]")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead of a table.")] = False,
 ) -> None:
-    """Show how a text becomes tokens: id, piece, bytes in hex, character span, kind."""
+    """Show the tokens of a text: id, piece, bytes in hex, character span and kind."""
     given = list(words or [])
     if file is not None:
         text = text_file(file, encoding)
     elif given:
         text = text_argument(given.pop(0), encoding)
     else:
-        raise ParameterError("there is no text", hint='give one, or --file, or "-" for standard input')
+        raise ParameterError("no text was given", hint='give a text, --file, or "-" for standard input')
     if compare:
         _compare(text, given or [model], as_json=as_json, bos=bos, markers=markers)
     elif given:
-        raise ParameterError(f"one text, not {1 + len(given)}", hint="quote it; models to compare come after --compare")
+        raise ParameterError(
+            f"{1 + len(given)} texts were given; tokens takes one",
+            hint="quote the text; --compare takes the other arguments as models",
+        )
     else:
         _ruler(text, model, as_json=as_json, bos=bos, markers=markers)
 
@@ -102,7 +105,7 @@ def _compare(text: str, models: list[str], *, as_json: bool, bos: bool, markers:
 
 
 def measured(text: str, model: str, *, bos: bool, markers: bool) -> tuple[list[Piece], int | None]:
-    """The text in a model's tokens, and the bytes of keys and values (bf16) that it fills, None if not known."""
+    """The text in a model's tokens, and the bytes of its keys and values in bf16, or None if that is not known."""
     from cutaway.formats import open_model
     from cutaway.text import load_tokenizer
 
@@ -111,8 +114,8 @@ def measured(text: str, model: str, *, bos: bool, markers: bool) -> tuple[list[P
         pieces = tokenizer.pieces(text, add_special=bos, parse_special=markers)
         try:
             return pieces, _kv_bytes(opened, len(pieces))
-        except CutawayError as error:  # a model that cannot be run here can still have its tokens counted
-            warn(f"{model}: the bytes of its keys and values are not known: {error}")
+        except CutawayError as error:  # the tokens of a model that cannot run here can still be counted
+            warn(f"{model}: the size of its keys and values is not known: {error}")
             return pieces, None
 
 
@@ -130,7 +133,7 @@ def kind(piece: Piece) -> str:
 
 
 def shown(text: str) -> str:
-    """A text in one line of a table: control characters and spaces at its ends can be seen."""
+    """A text on one line of a table, with visible control characters and outer spaces."""
     marked = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
     return f"'{marked}'" if marked != marked.strip() or not marked else marked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def version() -> None:
-    """Print the version, and what it runs on."""
+    """Print the version and the platform that it runs on."""
     import platform
 
     import cutaway

@@ -1,9 +1,9 @@
 """One entry of the table of sampling parameters.
 
-The table is `SamplingParams` (params.py): each of its fields is made by one of the functions below, which say the
-type, the range, the help and the other names of a parameter. From it are made the checks of `SamplingParams`, the
+The table is `SamplingParams` (params.py). Each of its fields is made by one of the functions below, which take the
+type, range, help and other names of the parameter. The table is the source of the checks of `SamplingParams`, the
 options of the command line, the keys of a config's `[sampling]`, the fields of requests and docs/parameters.md.
-This module imports nothing heavy, as `cutaway --help` reads the table.
+This module imports nothing heavy, because `cutaway --help` reads the table.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ LARGEST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Another name of a parameter in requests. of: the API or server that calls it so.
+    """Another name of a parameter in requests.
 
-    everywhere: every generating route takes it; else only the route that declares it. scale: what a value is
-    multiplied by to become ours.
+    of: the API or server that uses this name. everywhere: every generating route accepts it; otherwise only the route
+    that declares it. scale: the factor that converts a value to the parameter's unit.
     """
 
     name: str
@@ -35,14 +35,15 @@ class Alias:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """What is known of one parameter.
+    """The definition of one parameter.
 
-    kind: of its value. default: where nothing is given. optional: None is a value, too. low, high: of numbers, both
-    included; above: low itself is not. choices: all values there are. stage: "module:name" of the stage that it
-    switches on (module of `cutaway.sampling`), or the bare name of a stage that another parameter switches on; None: it
-    belongs to no stage. help: one or two sentences. panel: the part of a command's help that shows it. flags,
-    metavar: on the command line; no flags: made of the name. aliases: other names in requests. cli, config, request:
-    whether the command line, the config and every generating route take it; "route": only routes that declare it.
+    kind: the kind of value. default: the value when none is given. optional: None is also a value. low, high: the
+    range of a number, inclusive; above: low is excluded. choices: the complete list of values. stage: "module:name" of
+    the stage that the parameter enables (a module of `cutaway.sampling`), or the bare name of a stage that another
+    parameter enables; None: it belongs to no stage. help: one or two sentences. panel: the section of a command's help
+    that lists it. flags, metavar: for the command line; without flags the option is derived from the name. aliases:
+    other names in requests. cli, config, request: whether the command line, the config and every generating route
+    accept it; "route": only routes that declare it.
     """
 
     name: str = ""
@@ -69,13 +70,13 @@ class Parameter:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """On the command line; those of a flag with the form that switches it off."""
+        """The options on the command line. Those of a flag include the form that turns it off."""
         flags = self.flags or ("--" + self.name.replace("_", "-"),)
         return (f"{flags[0]}/--no-{flags[0][2:]}", *flags[1:]) if self.kind == "flag" else flags
 
     @property
     def range(self) -> str:
-        """What a value may be, in a few words."""
+        """The permitted values, as text for people."""
         if self.choices:
             return " or ".join(str(choice) for choice in self.choices)
         if self.kind in ("number", "integer"):
@@ -88,7 +89,7 @@ class Parameter:
 
     @property
     def type(self) -> Any:
-        """Of a value where it is written as JSON or TOML."""
+        """The Python type of a value in JSON or TOML."""
         if self.choices:
             return Literal[self.choices]
         return {
@@ -138,23 +139,23 @@ def tokens(**settings: Any) -> Any:
 
 
 def internal(kind: Kind, default: Any, *, help: str, **settings: Any) -> Any:
-    """A parameter that only Python code gives."""
+    """A parameter that can only be set from Python."""
     return entry(kind, default, help=help, cli=False, config=False, request=False, **settings)
 
 
 def table(params: type) -> tuple[Parameter, ...]:
-    """The parameters of a class of such fields, in their order."""
+    """The parameters of a class with such fields, in the order of the fields."""
     fields = dataclasses.fields(params)
     return tuple(dataclasses.replace(field.metadata["parameter"], name=field.name) for field in fields)
 
 
 def stages_of(parameters: tuple[Parameter, ...]) -> tuple[str, ...]:
-    """The names of their stages, in the order of the table, which is the order in which they run."""
+    """The names of the parameters' stages in the order of the table, which is the order in which they run."""
     return tuple(dict.fromkeys(p.stage_name for p in parameters if p.stage_name is not None))
 
 
 def bias_of(given: Mapping[str, float]) -> dict[int, float]:
-    """logit_bias from JSON or TOML, whose keys are texts. Raises ValueError for one that is no token id."""
+    """logit_bias from JSON or TOML, whose keys are strings. Raises ValueError for a key that is not a token id."""
     for key in given:
         if not (key.isascii() and key.isdigit() and len(key) < 10):
             raise ValueError(f"logit_bias has the key {key[:40]!r}; keys are token ids, as decimal digits")

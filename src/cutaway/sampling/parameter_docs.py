@@ -1,8 +1,8 @@
-"""docs/parameters.md and its Chinese twin: their tables are made from the table of sampling parameters.
+"""Generates the tables of docs/parameters.md and docs/parameters.zh-CN.md from the table of sampling parameters.
 
     python -m cutaway.sampling.parameter_docs docs
 
-writes both again. In the Chinese page what a parameter does is written by hand, and kept; a new one begins in English.
+rewrites both. The descriptions in the Chinese page are written by hand and kept; a new parameter starts in English.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _ROW = re.compile(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", re.MULTILINE)
 _TABLE = re.compile(r"(?<=\|\n)\| `.*\n(?:\| `.*\n)*")
 
 
-def rows(parameters: tuple[Parameter, ...] = PARAMETERS, told: Mapping[str, str] | None = None) -> str:
-    """The rows of the table, in its order. told: what each parameter does, where it is not the table's English."""
-    return "".join(_row(p, (told or {}).get(p.name, p.help)) for p in parameters)
+def rows(parameters: tuple[Parameter, ...] = PARAMETERS, described: Mapping[str, str] | None = None) -> str:
+    """The rows of the table in its order. described: descriptions that replace the English help, by parameter."""
+    return "".join(_row(p, (described or {}).get(p.name, p.help)) for p in parameters)
 
 
 def page(text: str, *, translated: bool) -> str:
-    """A page with its rows made again. translated: what a parameter does is kept as it stands."""
-    told = dict(_ROW.findall(text)) if translated else {}
-    return _TABLE.sub(lambda _: rows(told=told), text, count=1)
+    """The page with its rows generated again. translated: keep the descriptions that the page has."""
+    described = dict(_ROW.findall(text)) if translated else {}
+    return _TABLE.sub(lambda _: rows(described=described), text, count=1)
 
 
 def _row(p: Parameter, help: str) -> str:
