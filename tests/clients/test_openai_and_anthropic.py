@@ -158,7 +158,7 @@ def test_openai_responses(client: openai.OpenAI) -> None:
     assert [e.sequence_number for e in events] == list(range(len(events)))
     assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == whole.output_text
     assert events[-1].type == f"response.{whole.status}"
-    with pytest.raises(openai.BadRequestError, match="keeps no responses"):
+    with pytest.raises(openai.BadRequestError, match="does not store responses"):
         client.responses.create(**asked, previous_response_id="resp_1")
 
 

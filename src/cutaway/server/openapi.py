@@ -1,4 +1,4 @@
-"""The OpenAPI description: made from the very models that read the requests."""
+"""The OpenAPI description, generated from the models that validate the requests."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ _ERROR = {
     "required": ["error"],
 }  # fmt: skip
 _ERRORS = {
-    "400": "The request is wrong, and how", "401": "No key, or an unknown one", "404": "No such model",
-    "413": "The body is too large", "429": "Too much from one caller", "503": "Loading, full or shutting down",
+    "400": "The request is not valid", "401": "The API key is missing or unknown", "404": "The model was not found",
+    "413": "The body is too large", "429": "The caller exceeds its limits",
+    "503": "The model is loading, the queue is full, or the server is shutting down",
 }  # fmt: skip
 
 
 def describe_routes(app: FastAPI, routes: Iterable[Route]) -> None:
-    """Give the application its description. Paths without /v1 are served alike, and not repeated."""
+    """Set the application's description. The same paths without /v1 are also served and are not listed."""
     schemas: dict[str, Any] = {"Error": _ERROR}
     paths: dict[str, Any] = {}
     for route in routes:
@@ -53,7 +54,7 @@ def describe_routes(app: FastAPI, routes: Iterable[Route]) -> None:
 
 def _operation(route: Route) -> dict[str, Any]:
     kind = "text/plain" if route.path == "/metrics" else "application/json"
-    ok: dict[str, Any] = {"description": "The answer", "content": {kind: {}}}
+    ok: dict[str, Any] = {"description": "Success", "content": {kind: {}}}
     if route.operation:
         ok["content"][route.dialect.media_type] = {}
     summary = (route.handler.__doc__ or "").strip().splitlines()[0]

@@ -1,4 +1,4 @@
-"""A route: the handler of a path, the body that it reads, and the API that it belongs to."""
+"""A route: the handler of a path, the schema of its body, and the API to which it belongs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _VERSION = "/v1"
 class Route:
     """One line of the table in routes.py.
 
-    schema: what the body is read as. prompt_field: what the API calls its input, for errors that name it. operation:
-    OpenTelemetry's name of what the route generates; "" where it generates nothing.
+    schema: the model that validates the body. prompt_field: the API's name of the input, for errors. operation:
+    OpenTelemetry's name of the operation; "" if the route generates nothing.
     """
 
     method: str
@@ -36,24 +36,24 @@ class Route:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where it is served: also without /v1, as a client asks whose base URL lacks it."""
+        """The paths that serve the route: also without /v1, for clients whose base URL lacks it."""
         short = self.path.removeprefix(_VERSION)
         return (self.path,) if short == self.path else (self.path, short)
 
     @property
     def template(self) -> str:
-        """The path with its parameters named, as OpenAPI and OpenTelemetry write it."""
+        """The path with named parameters, in the syntax of OpenAPI and OpenTelemetry."""
         return self.path.replace(":path}", "}")
 
     @property
     def names(self) -> dict[str, str]:
-        """What errors call the input, and what this API calls it."""
+        """The name of the input in errors, mapped to its name in this API."""
         own = self.prompt_field
         return {name: own for name in ("prompt", "messages") if own and name != own}
 
 
 class RouteTable:
-    """The route of a path, before the framework has looked for it: errors need its API's shape at any time."""
+    """Finds the route of a path before the framework does, because errors always need the format of its API."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         placed = [(path, route) for route in routes for path in route.paths]
@@ -63,13 +63,13 @@ class RouteTable:
         self._spaces = sorted(spaces.items(), key=lambda space: -len(space[0]))
 
     def find(self, path: str) -> Route | None:
-        """None for a path that is not served."""
+        """The route of a path, or None if the path is not served."""
         if path in self._exact:
             return self._exact[path]
         return next((route for prefix, route in self._prefixes.items() if path.startswith(prefix)), None)
 
     def dialect(self, path: str) -> Dialect:
-        """Of any path."""
+        """The dialect of any path, served or not."""
         route = self.find(path)
         if route is not None:
             return route.dialect
@@ -77,13 +77,13 @@ class RouteTable:
 
 
 def route_of(connection: HTTPConnection) -> Route:
-    """The route that answers this request."""
+    """The route that handles this request."""
     route: Route = connection.scope["cutaway.route"]
     return route
 
 
 async def read_request(request: Request) -> tuple[Any, list[str]]:
-    """The fields of the request's body, of the class that its route names, and warnings. Raises ApiError."""
+    """The fields of the request's body, as an instance of its route's schema, and warnings. Raises ApiError."""
     service, schema = service_of(request), route_of(request).schema
     assert schema is not None
     return read_fields(schema, await service.body(request), strict=service.config.server.strict)

@@ -1,1 +1,1 @@
-"""The APIs: one file per dialect and route, and what their requests have in common."""
+"""The APIs: one file per dialect and route, and the parts that their requests share."""

@@ -21,7 +21,7 @@ from cutaway.text.tools.events import Arguments, CallStarted
 
 
 async def chat(request: Request) -> Response:
-    """Messages in, a message out."""
+    """Answer a conversation (OpenAI's chat completions)."""
     return await generate(request, _asked, ChatTeller)
 
 
@@ -50,7 +50,7 @@ def _dialogue(fields: Chat) -> Dialogue:
 
 
 class ChatTeller:
-    """Tells of a run as chat completions do, piece by piece or at once."""
+    """Formats a run as a chat completion, streamed or whole."""
 
     def __init__(self, run: Run, fields: Chat) -> None:
         self.run = run
@@ -80,11 +80,11 @@ class ChatTeller:
         return self._head("chat.completion.chunk") | {"choices": [told]} | usage
 
     def begin(self) -> list[dict[str, Any]]:
-        """Each choice begins with its role."""
+        """The first chunk of each choice, which has the role."""
         return [self._chunk(choice, {"role": "assistant", "content": ""}) for choice in range(self.run.params.n)]
 
     def piece(self, piece: Piece) -> list[dict[str, Any]]:
-        """What a piece adds. A token that shows nothing yet is told only where its log-probability or id is wanted."""
+        """The chunks of a piece. A token without text has a chunk only if its log-probability or id is requested."""
         deltas = chat_deltas(piece.told)
         if not deltas and (piece.logprob is not None or (self._ids and piece.token is not None)):
             deltas = [{}]
@@ -99,13 +99,13 @@ class ChatTeller:
         return chunks
 
     def end(self) -> list[dict[str, Any]]:
-        """The usage, where it was asked for."""
+        """The chunk with the usage, if it is requested."""
         if not self._usage:
             return []
         return [self._head("chat.completion.chunk") | {"choices": [], "usage": usage_json(self.run)}]
 
     def whole(self, messages: list[Message]) -> dict[str, Any]:
-        """The reply that is no stream."""
+        """The reply without streaming."""
         choices = [self._choice(index, message) for index, message in enumerate(messages)]
         usage = usage_json(self.run)
         return self._head("chat.completion") | {"choices": choices, "usage": usage} | self._asides()
@@ -131,7 +131,7 @@ class ChatTeller:
         return told | ({"token_ids": message.tokens} if self._ids else {})
 
     def _asides(self) -> dict[str, Any]:
-        """What is told once, beside the answers: here of the prompt, too, as there is one."""
+        """Fields that appear once beside the choices, including those of the prompt."""
         told = self.run.asides(timings=self._timings)
         result = self.run.results[0]
         assert result is not None
@@ -144,7 +144,7 @@ class ChatTeller:
 
 
 def chat_deltas(told: Told) -> list[dict[str, Any]]:
-    """A piece as deltas: reasoning, content, then the calls'. Of a call, its id, type and name come first, and once."""
+    """A piece as deltas: reasoning, content, then tool calls. The first delta of a call has its id, type and name."""
     deltas: list[dict[str, Any]] = []
     if told.reasoning:
         deltas.append({"reasoning_content": told.reasoning})
@@ -165,7 +165,7 @@ def chat_deltas(told: Told) -> list[dict[str, Any]]:
 
 
 def usage_json(run: Run) -> dict[str, Any]:
-    """OpenAI's."""
+    """The usage in OpenAI's format."""
     usage = run.usage()
     return {
         "prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens,

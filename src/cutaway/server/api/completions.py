@@ -33,7 +33,7 @@ Prompt = str | list[int]
 
 
 async def completions(request: Request) -> Response:
-    """A text, or several, or token ids, gone on with."""
+    """Continue a text or token ids, one prompt or several (OpenAI's completions)."""
     return await generate(request, _asked, CompletionTeller)
 
 
@@ -54,19 +54,20 @@ def _asked(fields: Completion) -> Asked:
 
 
 def _gap(fields: Completion, prompts: Sequence[Prompt]) -> Gap:
-    """What `suffix` asks for: the text between it and the prompt. Raises ApiError."""
+    """The gap between the prompt and `suffix`. Raises ApiError."""
     (prompt, *more) = prompts
     if more or not isinstance(prompt, str) or fields.echo or fields.truncation == "slide":
         raise bad_request(
-            "suffix needs one prompt, a text, no echo and no truncation 'slide'", "suffix", "parameter_unsupported"
+            "suffix needs a single text as prompt, without echo and without truncation 'slide'", "suffix",
+            "parameter_unsupported",
         )
     return Gap(prompt, fields.suffix or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts or token ids. add_special: begin each text with the tokens that the model wants there. parse_special: read
-    control tokens in them. slides: what is oldest goes when the context is full."""
+    """Texts or token ids. add_special: add the model's tokens for the start of a text. parse_special: read control
+    tokens in texts. slides: drop the oldest tokens when the context is full."""
 
     prompts: Sequence[Prompt]
     add_special: bool
@@ -74,7 +75,7 @@ class Texts:
     slides: bool = False
 
     def prepare(self, _served: Served, engine: Engine, params: SamplingParams) -> Prepared:
-        """Each one's token ids. Raises ApiError."""
+        """The token ids of each prompt. Raises ApiError."""
         warnings: list[str] = []
         tokens = heard(warnings, self._encoded, engine.tokenizer)
         if not self.slides:
@@ -85,26 +86,26 @@ class Texts:
         return Prepared([fit.tokens for fit in fits], params, warnings=tuple(warnings), shorten=shorten)
 
     def _encoded(self, tokenizer: Tokenizer) -> list[list[int]]:
-        """Raises ApiError for a prompt without any token."""
+        """Raises ApiError for a prompt without tokens."""
         options = {"add_special": self.add_special, "parse_special": self.parse_special}
         found = [p if isinstance(p, list) else tokenizer.encode(p, **options) for p in self.prompts]
         for number, tokens in enumerate(found):
             if not tokens:
                 which = f"prompt {number} has" if len(found) > 1 else "the prompt has"
                 raise bad_request(
-                    f"{which} no tokens, and this model adds none of its own; give it some text", "prompt",
+                    f"{which} no tokens, and this model adds none of its own; send a text", "prompt",
                     "prompt_empty",
                 )  # fmt: skip
         return found
 
 
 def _prompts(fields: Completion) -> list[Prompt]:
-    """One or several. Raises ApiError for none, and for what this route does not do."""
+    """The prompts of the request. Raises ApiError if there are none, or for options that the route does not support."""
     if fields.best_of is not None and fields.best_of != (fields.n or 1):
         raise bad_request("best_of is not supported here; it may only equal n", "best_of", "parameter_unsupported")
     if fields.truncation == "auto":
         raise bad_request(
-            "truncation 'auto' leaves out turns of a chat; a prompt has none", "truncation", "parameter_unsupported"
+            "truncation 'auto' drops turns of a chat; a prompt has no turns", "truncation", "parameter_unsupported"
         )
     given = fields.prompt
     prompts: list[Prompt]
@@ -122,7 +123,7 @@ def _prompts(fields: Completion) -> list[Prompt]:
 
 
 class CompletionTeller:
-    """Tells of a run as completions do."""
+    """Formats a run as a completion, streamed or whole."""
 
     def __init__(self, run: Run, fields: Completion) -> None:
         self.run = run
@@ -133,7 +134,7 @@ class CompletionTeller:
         self._timings = bool(fields.timings)
         self._ids = bool(fields.return_token_ids)
         self._created = int(time())
-        self._waiting: dict[int, list[Piece]] = {}  # pieces that came before the prompt's log-probabilities
+        self._waiting: dict[int, list[Piece]] = {}  # pieces that arrived before the prompt's log-probabilities
         self._writers: dict[int, CompletionLogprobs] = {}
 
     @property
@@ -148,7 +149,7 @@ class CompletionTeller:
         }  # fmt: skip
 
     def _prompt_text(self, choice: int) -> str:
-        """As it was given; of token ids, what they decode to."""
+        """The prompt as a text; token ids are decoded."""
         prompt = self._prompts[choice // self.run.params.n]
         return prompt if isinstance(prompt, str) else self._tokenizer.decode(prompt, skip_special=True)
 
@@ -166,7 +167,7 @@ class CompletionTeller:
 
     # --- a stream ---------------------------------------------------------------------------------------------------
     def begin(self) -> list[dict[str, Any]]:
-        """With echo each choice begins with its prompt; the prompt's log-probabilities are known only at the end."""
+        """With echo each choice starts with its prompt, unless the prompt's log-probabilities are still to come."""
         if not self._echo or self._prompt_told:
             return []
         count = len(self._prompts) * self.run.params.n
@@ -177,7 +178,7 @@ class CompletionTeller:
         return self._head() | {"choices": [told]} | ({"usage": usage_json(self.run)} if self._running_usage else {})
 
     def piece(self, piece: Piece) -> list[dict[str, Any]]:
-        """What a piece adds."""
+        """The chunks of a piece."""
         if not self._prompt_told:
             return self._told(piece)
         prompt = piece.choice // self.run.params.n

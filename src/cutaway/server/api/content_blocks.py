@@ -1,4 +1,4 @@
-"""An answer as a row of blocks, as the responses API and Anthropic's have it: reasoning, text, calls of tools."""
+"""An answer as a list of blocks (reasoning, text, tool calls), for the responses API and Anthropic's messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Move = Literal["start", "delta", "stop"]
 
 @dataclass(slots=True)
 class Block:
-    """text: of a call, its arguments, JSON. id, name: of a call."""
+    """A block. text: the content; of a call, its arguments as JSON. id, name: of a call."""
 
     index: int
     kind: Kind
@@ -25,7 +25,7 @@ class Block:
 
 
 class Blocks:
-    """Grows by pieces; one block is open at a time. Streamed or not, the same pieces give the same blocks."""
+    """Blocks, built from pieces. At most one is open. The same pieces give the same blocks, streamed or not."""
 
     def __init__(self, told: Iterable[Told] = ()) -> None:
         self.blocks: list[Block] = []
@@ -34,7 +34,7 @@ class Blocks:
             list(self.add(piece))
 
     def add(self, told: Told) -> Iterator[tuple[Move, Block, str]]:
-        """What a piece does, move by move, with the text that a delta adds."""
+        """The moves of a piece, each with its block and the text that a delta adds."""
         if told.reasoning:
             yield from self._text("reasoning", told.reasoning)
         if told.content:
@@ -49,11 +49,11 @@ class Blocks:
 
     @property
     def open(self) -> Block | None:
-        """The block that is still written."""
+        """The open block, if any."""
         return self.blocks[-1] if self._open else None
 
     def close(self) -> Iterator[tuple[Move, Block, str]]:
-        """The open block ends."""
+        """Close the open block."""
         if self._open:
             self._open = False
             yield "stop", self.blocks[-1], ""

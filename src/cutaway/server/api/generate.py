@@ -1,4 +1,4 @@
-"""From a request to its answer: the one way of all routes that generate."""
+"""From a request to its reply: the path that all generating routes share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from cutaway.server.state import Service, service_of
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request asks for, in the terms that all APIs share.
+    """A request in the terms that all APIs share.
 
-    answers: how many in all. form: what the API has for `response_format`. params: sampling parameters that the route
-    reads itself; they win. max_tokens: where neither the request nor the config says. chosen: the fields that say how
-    tokens are chosen, where they are not the request's own. warnings: of what the route left out.
+    answers: the number of answers in all. form: the API's equivalent of `response_format`. params: sampling parameters
+    that the route sets itself; they take precedence. max_tokens: the default if neither the request nor the config has
+    one. chosen: the object with the sampling fields, if that is not the request itself. warnings: about fields that the
+    route ignored.
     """
 
     input: Input
@@ -40,10 +41,10 @@ async def generate(
     request: Request, ask: Callable[[Any], Asked], teller: Callable[[Run, Any], Teller],
     read: tuple[Any, list[str]] | None = None,
 ) -> Response:
-    """Read the request, check it, run it and tell of it.
+    """Read and check the request, run it, and reply.
 
-    ask: from the route's fields to what they ask for; raises ApiError. teller: of a run and the fields. read: the
-    fields and warnings, if the body has been read.
+    ask: converts the route's fields; raises ApiError. teller: makes the object that formats the run. read: the fields
+    and warnings, if the body has been read already.
     """  # fmt: skip
     service = service_of(request)
     fields, warnings = read if read is not None else await read_request(request)
@@ -64,7 +65,7 @@ async def generate(
 
 
 def _params(asked: Asked, service: Service) -> dict[str, Any]:
-    """The route's own parameters, with its default length where the config has none."""
+    """The route's own parameters, with its default of max_tokens if the config has none."""
     if asked.max_tokens is None or "max_tokens" in service.sampling:
         return dict(asked.params)
     most = service.config.limits.tokens_per_request or asked.max_tokens

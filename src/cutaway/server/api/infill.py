@@ -1,4 +1,4 @@
-"""POST /infill: the text between two texts, by the markers that the model was trained on for it."""
+"""POST /infill: generates the text between two texts, with the markers that the model was trained on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cutaway.text import Tokenizer
 
 
 class FillMarkers(NamedTuple):
-    """Token ids: before the text above the gap, before the text below it, before what fills it."""
+    """Token ids of the markers before the prefix, before the suffix, and before the generated text."""
 
     prefix: int
     suffix: int
@@ -44,7 +44,7 @@ _FILE = "<|file_sep|>"
 
 
 def fill_markers(tokenizer: Tokenizer) -> FillMarkers | None:
-    """Of this vocabulary, or None where it has no complete set."""
+    """The markers of this vocabulary, or None if it has no complete set."""
     for spelling in _SPELLINGS:
         prefix, suffix, middle = (tokenizer.vocabulary.find(name) for name in spelling)
         if prefix is not None and suffix is not None and middle is not None:
@@ -54,9 +54,9 @@ def fill_markers(tokenizer: Tokenizer) -> FillMarkers | None:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Between `before` and `after`. files: others that belong to the text, (name, text). begun: how the filling begins.
+    """The gap between `before` and `after`. files: context files, (name, text). begun: the start of the filling.
 
-    Nothing in the texts is read as a marker.
+    Markers in the texts are read as plain text.
     """
 
     before: str
@@ -66,11 +66,11 @@ class Gap:
     field: str = "suffix"
 
     def prepare(self, served: Served, engine: Engine, params: SamplingParams) -> Prepared:
-        """The order is prefix, suffix, middle. Raises ApiError for a model that was not trained to fill gaps."""
+        """The prompt: prefix, suffix, middle. Raises ApiError for a model without fill-in-the-middle markers."""
         markers = fill_markers(engine.tokenizer)
         if markers is None:
             raise bad_request(
-                f"{served.name} cannot fill in a gap: its vocabulary has no fill-in-the-middle markers", self.field,
+                f"{served.name} cannot fill in the middle: its vocabulary has no markers for it", self.field,
                 "infill_unsupported",
             )  # fmt: skip
         warnings: list[str] = []
@@ -95,7 +95,7 @@ class Gap:
 
 
 async def infill(request: Request) -> Response:
-    """What belongs between input_prefix and input_suffix, as llama.cpp's server has it."""
+    """Generate the text between input_prefix and input_suffix (llama.cpp's infill)."""
     return await generate(request, _asked, InfillTeller)
 
 
@@ -113,7 +113,7 @@ def _asked(fields: Infill) -> Asked:
 
 
 class InfillTeller:
-    """Tells of a run as llama.cpp's server does."""
+    """Formats a run in the format of llama.cpp's server."""
 
     def __init__(self, run: Run, fields: Choosing) -> None:
         self.run = run
@@ -123,7 +123,7 @@ class InfillTeller:
         return []
 
     def piece(self, piece: Piece) -> list[dict[str, Any]]:
-        """Pieces of the text, and the figures with the last."""
+        """The text of a piece, and the figures with the last one."""
         told = []
         if piece.told.content:
             tokens = [] if piece.token is None else [piece.token]

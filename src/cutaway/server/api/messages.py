@@ -1,4 +1,4 @@
-"""POST /v1/messages and /v1/messages/count_tokens, as Anthropic's clients know them."""
+"""POST /v1/messages and /v1/messages/count_tokens: Anthropic's API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cutaway.server.state import request_id, service_of
 
 
 async def messages(request: Request) -> Response:
-    """Anthropic's messages in, content blocks out."""
+    """Answer a conversation (Anthropic's messages)."""
     return await generate(request, _asked, MessagesTeller)
 
 
@@ -31,7 +31,7 @@ def _asked(fields: Messages) -> Asked:
 
 
 async def count_tokens(request: Request) -> Response:
-    """How many tokens a request to /v1/messages would have."""
+    """Count the prompt tokens of a request to /v1/messages."""
     fields, _ = await read_request(request)
     dialogue, service = dialogue_of(fields), service_of(request)
     async with service.roster.lease(fields.model, request_id(request)) as lease:
@@ -40,7 +40,7 @@ async def count_tokens(request: Request) -> Response:
 
 
 class MessagesTeller:
-    """Tells of a run as Anthropic does."""
+    """Formats a run as an Anthropic message, streamed or whole."""
 
     def __init__(self, run: Run, fields: Messages) -> None:
         self.run = run
@@ -54,7 +54,7 @@ class MessagesTeller:
 
     # --- a stream ---------------------------------------------------------------------------------------------------
     def begin(self) -> list[dict[str, Any]]:
-        """Nothing yet: how much of the prompt came from the cache is known with the first piece."""
+        """No event yet: the number of cached tokens is known only with the first piece."""
         return []
 
     def _started(self) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ class MessagesTeller:
         return self._head() | {"content": content, "usage": self._usage()} | ended | self._asides()
 
     def _usage(self) -> dict[str, Any]:
-        """Anthropic counts what was read from the cache apart."""
+        """The usage in Anthropic's format, which counts cached tokens separately."""
         usage = self.run.usage()
         return {
             "input_tokens": usage.prompt_tokens - usage.cached_tokens, "output_tokens": usage.completion_tokens,
@@ -135,7 +135,7 @@ def _whole(block: Block) -> dict[str, Any]:
 
 
 def _arguments(text: str) -> Any:
-    """An object; of a call that was cut off, what there was of it, under a name that says so."""
+    """The arguments as an object; the text of arguments that were cut off is under `cut_off`."""
     try:
         return json.loads(text) if text else {}
     except ValueError:

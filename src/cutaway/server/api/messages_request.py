@@ -1,4 +1,4 @@
-"""Anthropic's messages, tools and choices as the dialogue that templates know."""
+"""Converts Anthropic's messages, tools and tool choice to the dialogue that templates use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cutaway.server.transport.errors import bad_request
 
 
 def dialogue_of(fields: CountTokens) -> Dialogue:
-    """Raises ApiError that names what cannot be used."""
+    """The dialogue of a request. Raises ApiError, which names the field that is not supported."""
     for field in ELSEWHERE:
         if (fields.model_extra or {}).get(field):
-            _fail(f"{field} is not supported: this server runs nothing for a request", field, "parameter_unsupported")
+            _fail(f"{field} is not supported: this server executes no programs", field, "parameter_unsupported")
     chat: list[dict[str, Any]] = []
     if fields.system is not None:
         chat.append({"role": "system", "content": _texts(fields.system, "system")})
@@ -43,24 +43,24 @@ def dialogue_of(fields: CountTokens) -> Dialogue:
 
 
 def response_format(fields: Messages) -> tuple[str, dict[str, Any]] | None:
-    """`output_config`, or `output_format` as it was called before, and what it says as chat completions have it."""
+    """The name and the `response_format` of `output_config`, or of `output_format`, its older name."""
     where = "output_format" if fields.output_format is not None else "output_config"
     format = fields.output_format or (fields.output_config or {}).get("format")
     if format is None:
         return None
     if not isinstance(format, Mapping) or format.get("type") != "json_schema":
-        _fail(f"{where} names a format that is not supported; it may be {{type: 'json_schema', schema}}", where)
+        _fail(f"{where} has a format that is not supported; it may be {{type: 'json_schema', schema}}", where)
     if not isinstance(format.get("schema"), dict | bool):
-        _fail(f"{where} must have a JSON schema, and has {format.get('schema')!r:.80}", where)
+        _fail(f"{where} must have a JSON schema, but has {format.get('schema')!r:.80}", where)
     return where, {"type": "json_schema", "json_schema": {"schema": format["schema"]}}
 
 
 def _tools(fields: CountTokens) -> tuple[list[dict[str, Any]], Any]:
-    """In OpenAI's shape."""
+    """The tools and the tool choice in OpenAI's format."""
     tools = []
     for number, tool in enumerate(fields.tools or ()):
         if tool.get("type", "custom") != "custom":
-            _fail(f"tools.{number} is of type {tool['type']!r}; only tools of one's own are supported", "tools")
+            _fail(f"tools.{number} is of type {tool['type']!r}; only custom tools are supported", "tools")
         function = {"name": tool.get("name"), "parameters": tool.get("input_schema") or {"type": "object"}}
         if tool.get("description"):
             function["description"] = tool["description"]
@@ -76,7 +76,7 @@ def _tools(fields: CountTokens) -> tuple[list[dict[str, Any]], Any]:
 
 
 def _message(message: Mapping[str, Any], where: str, warnings: list[str]) -> Iterable[dict[str, Any]]:
-    """One message, or several: results of tools are messages of their own."""
+    """One message, or several, because each tool result becomes a message of its own."""
     _warn_of(message, ("role", "content"), where, warnings)
     role, content = message.get("role"), message.get("content")
     if role not in ("user", "assistant", "system"):
@@ -99,13 +99,13 @@ def _message(message: Mapping[str, Any], where: str, warnings: list[str]) -> Ite
             call = {"name": block.get("name"), "arguments": json.dumps(block.get("input") or {}, ensure_ascii=False)}
             calls.append({"id": block.get("id"), "type": "function", "function": call})
         elif kind == "tool_result":
-            said = _texts(block.get("content") or "", f"{where}.content.{number}")
-            said = f"Error: {said}" if block.get("is_error") else said
-            results.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": said})
+            result = _texts(block.get("content") or "", f"{where}.content.{number}")
+            result = f"Error: {result}" if block.get("is_error") else result
+            results.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result})
         elif kind == "thinking" and isinstance(block.get("thinking"), str):
             thinking.append(block["thinking"])
         elif kind == "redacted_thinking":
-            warnings.append(f"{where}.content.{number}: redacted thinking cannot be read, and was left out")
+            warnings.append(f"{where}.content.{number}: redacted thinking cannot be read and was left out")
         else:
             _fail(f"{where}.content.{number} is of type {kind!r}; this model reads text, tool_use and tool_result")
     made: list[dict[str, Any]] = []
@@ -121,18 +121,18 @@ _BLOCKS = {
     "tool_result": ("type", "tool_use_id", "content", "is_error", "cache_control"),
     "thinking": ("type", "thinking", "signature"),
 }  # fmt: skip
-"""The fields of blocks that are read, or say nothing to a model."""
+"""The fields of blocks that are used, or that have no meaning for a model."""
 
 
 def _warn_of(given: Mapping[str, Any], known: Collection[str], where: str, warnings: list[str]) -> None:
-    """Warn of what is left out."""
+    """Warn of fields that are left out."""
     for field, value in given.items():
         if field not in known and value not in (None, "", [], {}, False):
             warnings.append(f"{where}.{field} is not shown to the model")
 
 
 def _texts(content: Any, where: str) -> str:
-    """A string, or blocks of text put together."""
+    """A string, or the concatenation of text blocks."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else [content]

@@ -1,4 +1,4 @@
-"""GET /health, /version, /metrics, /v1/models: how the server stands."""
+"""GET /health, /version, /metrics and /v1/models: the state of the server."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cutaway.server.state import request_id, service_of
 
 
 async def health(request: Request) -> Response:
-    """200 when every model that is loaded at start is; 503 before, and when an engine has died.
+    """Report readiness: 200 when the models of the start are loaded, else 503, also after an engine failure.
 
-    Answers at once, whatever the engines do."""
+    The reply is immediate, whatever the engines do."""
     roster = service_of(request).roster
     states = {name: "failed" if served.dead else served.state for name, served in roster.models.items()}
     if roster.ready:
@@ -30,17 +30,17 @@ async def health(request: Request) -> Response:
 
 
 async def show_version(request: Request) -> Response:
-    """Of the program, and the instruction set that its kernels use here."""
+    """Report the version of cutaway and the instruction set of its kernels."""
     return JsonReply({"version": cutaway.__version__, "instruction_set": instruction_set("native")})
 
 
 async def metrics(request: Request) -> Response:
-    """For Prometheus."""
+    """Report metrics in Prometheus's text format."""
     return Response(service_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def models(request: Request) -> Response:
-    """What is served: loaded or not, with its hash, context, format and state; aliases, too."""
+    """List the served models, loaded or not, and aliases, with hash, context, format and state."""
     roster = service_of(request).roster
     found = [_model(served) for served in roster.models.values()]
     for alias, target in roster.names.aliases.items():
@@ -51,7 +51,7 @@ async def models(request: Request) -> Response:
 
 
 async def model(request: Request) -> Response:
-    """One of them, by name or alias."""
+    """Describe one model, by name or alias."""
     roster = service_of(request).roster
     name, pin = roster.names.find(request.path_params["name"], request_id(request))
     check_pin(name, pin, roster.models[name].sha256)

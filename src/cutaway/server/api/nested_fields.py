@@ -1,4 +1,4 @@
-"""Keys inside the objects of a request that nothing reads: they are told of as unknown fields are."""
+"""Finds unknown keys inside the objects of a request, which are reported like unknown fields."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _KNOWN: Mapping[str, frozenset[str]] = {
     "reasoning": frozenset({"effort", "summary", "generate_summary", "context"}),
     "tool_choice": frozenset({"type", "name", "function", "disable_parallel_tool_use"}),
 }
-"""Objects, and the keys of them that are read or are known to change nothing."""
+"""The keys of each object that are used, or that are known to have no effect."""
 _ANTHROPIC_TOOL = frozenset(
     {"type", "name", "description", "input_schema", "strict", "cache_control", "eager_input_streaming"}
 )
 
 
 def unknown_inside(fields: Fields) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Each key that is not known: the path of its object, the key, and the keys that the object may have.
+    """Each unknown key: the path of its object, the key, and the keys that the object may have.
 
-    Tools of OpenAI's APIs are not among them: their functions go to the model as they are.
+    The tools of OpenAI's APIs are not checked, because their functions are passed to the model unchanged.
     """
     for name in type(fields).model_fields:
         value = getattr(fields, name)

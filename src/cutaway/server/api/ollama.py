@@ -1,4 +1,4 @@
-"""POST /api/chat and /api/generate, as Ollama's clients know them: a line of JSON for each piece."""
+"""POST /api/chat and /api/generate: Ollama's protocol, one line of JSON per piece."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from cutaway.text.tools.events import CallEnded
 
 
 async def chat(request: Request) -> Response:
-    """Ollama's messages in, a message out. Without messages the model is loaded."""
+    """Answer a conversation (Ollama's chat). Without messages, load the model."""
     fields: OllamaChat
     fields, warnings = await read_request(request)
     if not fields.messages:
@@ -48,7 +48,7 @@ async def chat(request: Request) -> Response:
 
 
 async def complete(request: Request) -> Response:
-    """A prompt in, a response out, through the model's template unless `raw`. Without a prompt the model is loaded."""
+    """Answer a prompt through the model's template, or continue it if `raw`. Without a prompt, load the model."""
     fields: OllamaGenerate
     fields, warnings = await read_request(request)
     if not fields.prompt and not fields.suffix:
@@ -82,19 +82,19 @@ def _complete_asked(fields: OllamaGenerate) -> Asked:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A prompt as a user's turn; a model without a template goes on with it as a text."""
+    """A prompt as a user's turn. A model without a template continues it as a text."""
 
     fields: OllamaGenerate
 
     def prepare(self, served: Served, engine: Engine, params: SamplingParams) -> Prepared:
-        """Raises CutawayError, ApiError."""
+        """The prompt's token ids. Raises CutawayError, ApiError."""
         if engine.template is not None or self.fields.system:
             return prompt_dialogue(self.fields).prepare(served, engine, params)
         return Texts([self.fields.prompt or ""], add_special=True).prepare(served, engine, params)
 
 
 class _Teller:
-    """What both routes tell alike."""
+    """Formats a run in Ollama's format: the parts that both routes share."""
 
     def __init__(self, run: Run, fields: OllamaFields) -> None:
         self.run = run
@@ -102,14 +102,14 @@ class _Teller:
         self._message = Message()
 
     def part(self, content: str, thinking: str, calls: Sequence[Call]) -> dict[str, Any]:
-        """A piece of the answer, in the route's own field."""
+        """A piece of the answer in the route's own field."""
         raise NotImplementedError
 
     def begin(self) -> list[dict[str, Any]]:
         return []
 
     def piece(self, piece: Piece) -> list[dict[str, Any]]:
-        """A call is told when it is whole, as its arguments are an object."""
+        """The lines of a piece. A call is sent when it is complete, because its arguments are an object."""
         self._message.add(piece)
         whole = [self._message.calls[event.index] for event in piece.told.calls if isinstance(event, CallEnded)]
         lines = []
@@ -131,7 +131,8 @@ class _Teller:
         return {"model": self._model, "created_at": now()}
 
     def _end(self, reason: str) -> dict[str, Any]:
-        """Durations in nanoseconds. load_duration: until the engine had the request, loading of the model included."""
+        """The figures of the last line. Durations are in nanoseconds; load_duration ends when the engine has the
+        request, so it includes the loading of the model."""
         done, visit = self.run.results[0], self.run.visit
         assert done is not None
         told = {
@@ -144,7 +145,7 @@ class _Teller:
 
 
 class ChatTeller(_Teller):
-    """Tells of a run as /api/chat does."""
+    """Formats a run as /api/chat does."""
 
     def part(self, content: str, thinking: str, calls: Sequence[Call]) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": content}
@@ -159,14 +160,14 @@ class ChatTeller(_Teller):
 
 
 class GenerateTeller(_Teller):
-    """Tells of a run as /api/generate does."""
+    """Formats a run as /api/generate does."""
 
     def part(self, content: str, thinking: str, calls: Sequence[Call]) -> dict[str, Any]:
         return {"response": content} | ({"thinking": thinking} if thinking else {})
 
 
 def _arguments(call: Call) -> Any:
-    """An object; of a call that was cut off, what there was of it, under a name that says so."""
+    """The arguments as an object; the text of arguments that were cut off is under `cut_off`."""
     try:
         return json.loads(call.arguments) if call.arguments else {}
     except ValueError:
@@ -174,5 +175,5 @@ def _arguments(call: Call) -> Any:
 
 
 def now() -> str:
-    """As Ollama writes times."""
+    """The current time in Ollama's format."""
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")

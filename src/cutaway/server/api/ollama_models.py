@@ -1,4 +1,4 @@
-"""GET /api/tags, /api/ps, /api/version, POST /api/show: what is served, as Ollama's clients look for it."""
+"""GET /api/tags, /api/ps and /api/version, POST /api/show: the served models in Ollama's protocol."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from cutaway.server.route import read_request
 from cutaway.server.state import request_id, service_of
 from cutaway.server.transport.errors import bad_request
 
-FOREVER = "9999-12-31T23:59:59Z"  # a model leaves when another needs its memory, not after a time
+FOREVER = "9999-12-31T23:59:59Z"  # a model is unloaded when another needs its memory, not after a time
 
 
 async def tags(request: Request) -> Response:
-    """Every model and alias that is served, loaded or not."""
+    """List the served models and aliases, loaded or not."""
     roster = service_of(request).roster
     found = [_model(served, served.name) for served in roster.models.values()]
     for alias, target in roster.names.aliases.items():
@@ -33,7 +33,7 @@ async def tags(request: Request) -> Response:
 
 
 async def running(request: Request) -> Response:
-    """The models that are loaded."""
+    """List the loaded models."""
     loaded = [served for served in service_of(request).roster.models.values() if served.engine is not None]
     more = {"expires_at": FOREVER, "size_vram": 0}
     return JsonReply({
@@ -42,12 +42,12 @@ async def running(request: Request) -> Response:
 
 
 async def version(request: Request) -> Response:
-    """Cutaway's own."""
+    """Report the version of cutaway."""
     return JsonReply({"version": cutaway.__version__})
 
 
 async def show(request: Request) -> Response:
-    """One model: its template, its family and what it can do. It is loaded if it is not."""
+    """Describe one model: its template, family and capabilities. It is loaded if necessary."""
     fields: OllamaName
     fields, _ = await read_request(request)
     async with service_of(request).roster.lease(model_name(agreed(fields, "model", "name")), request_id(request)) as on:
@@ -71,14 +71,14 @@ async def show(request: Request) -> Response:
 
 
 async def embed(request: Request) -> Response:
-    """Refused: no model here makes embeddings yet."""
+    """Refuse the request: cutaway does not compute embeddings yet."""
     fields: OllamaEmbed
     fields, _ = await read_request(request)
     roster = service_of(request).roster
     name, pin = roster.names.find(model_name(fields.model), request_id(request))
     check_pin(name, pin, roster.models[name].sha256)
     raise bad_request(
-        f"{name} generates text and makes no embeddings; no encoder is served", "model", "embeddings_unsupported"
+        f"{name} generates text and cannot compute embeddings; no encoder is served", "model", "embeddings_unsupported"
     )
 
 

@@ -1,4 +1,4 @@
-"""Ollama's requests: their fields, and how they become a dialogue and parameters of ours."""
+"""Ollama's requests: their fields, and their conversion to a dialogue and sampling parameters."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ OF_SERVER = frozenset({
     "num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "use_mmap", "use_mlock", "numa", "low_vram",
     "f16_kv", "vocab_only", "logits_all",
 })  # fmt: skip
-"""Options that say how a model is loaded; here the server's config does."""
+"""Options of loading a model, which only the server's config can set here."""
 NOT_OBEYED = frozenset({"num_keep", "repeat_last_n", "penalize_newline", "tfs_z"})
 _WHOLE = frozenset({"num_predict", "seed", "top_k", "mirostat"})
 
 
 class OllamaOptions(Choosing):
-    """What `options` may have: Ollama's names, and every sampling parameter of the other routes."""
+    """The keys of `options`: Ollama's names and every sampling parameter of the other routes."""
 
     num_predict: Annotated[int, Ge(-2)] | None = None
 
 
 class OllamaFields(Fields):
-    """What /api/chat and /api/generate share."""
+    """The fields that /api/chat and /api/generate share."""
 
     without_effect: ClassVar[tuple[str, ...]] = ("keep_alive", "truncate", "shift")
     model: str | None = None
@@ -61,7 +61,7 @@ class OllamaGenerate(OllamaFields):
 
 
 class OllamaName(Fields):
-    """POST /api/show; `name` is the older word."""
+    """POST /api/show; `name` is the older name of `model`."""
 
     without_effect: ClassVar[tuple[str, ...]] = ("verbose", "system", "template", "options")
     model: str | None = None
@@ -78,30 +78,30 @@ class OllamaEmbed(Fields):
 
 
 def model_name(name: str | None) -> str | None:
-    """Ollama's names have a tag; `latest` is the one that need not be said."""
+    """The name without Ollama's tag `latest`, which is optional."""
     return name.removesuffix(":latest") if name is not None else None
 
 
 def chosen(fields: OllamaFields) -> tuple[OllamaOptions, list[str]]:
-    """The options as sampling parameters, and warnings for those that are not obeyed. Raises ApiError."""
-    said: dict[str, Any] = {}
+    """The options as sampling parameters, and warnings about those that are ignored. Raises ApiError."""
+    given: dict[str, Any] = {}
     warnings: list[str] = []
     for name, value in (fields.options or {}).items():
         if name in OF_SERVER:
-            warnings.append(f"option {name} was ignored: how a model is loaded is set in the server's config")
+            warnings.append(f"option {name} was ignored: the server's config sets how a model is loaded")
         elif name in NOT_OBEYED:
             warnings.append(f"option {name} was ignored: it is not supported")
         else:
-            said[name] = int(value) if name in _WHOLE and isinstance(value, float) and value.is_integer() else value
-    options, more = read_fields(OllamaOptions, said, strict=bool(fields.strict))
+            given[name] = int(value) if name in _WHOLE and isinstance(value, float) and value.is_integer() else value
+    options, more = read_fields(OllamaOptions, given, strict=bool(fields.strict))
     known = {"model": model_name(fields.model)}
-    if options.num_predict is not None and options.num_predict >= 0:  # -1 and -2: to the context's end
+    if options.num_predict is not None and options.num_predict >= 0:  # -1 and -2: until the context is full
         known["max_tokens"] = options.num_predict  # type: ignore[assignment]
     return options.model_copy(update=known), warnings + more
 
 
 def form_of(fields: OllamaFields) -> Form | None:
-    """`format` as chat completions have it. Raises ApiError."""
+    """`format` as a `response_format`. Raises ApiError."""
     if not fields.format:
         return None
     if fields.format == "json":
@@ -112,7 +112,7 @@ def form_of(fields: OllamaFields) -> Form | None:
 
 
 def chat_dialogue(fields: OllamaChat) -> Dialogue:
-    """Raises ApiError that names what cannot be used."""
+    """The dialogue of /api/chat. Raises ApiError, which names the field that is not supported."""
     tools, choice, name = chosen_tools(fields.tools, None)
     chat: list[dict[str, Any]] = []
     open_calls: list[str] = []
@@ -122,21 +122,21 @@ def chat_dialogue(fields: OllamaChat) -> Dialogue:
 
 
 def prompt_dialogue(fields: OllamaGenerate) -> Dialogue:
-    """The one turn of /api/generate."""
+    """The dialogue of /api/generate, which has one turn."""
     system = [{"role": "system", "content": fields.system}] if fields.system else []
     return Dialogue([*system, {"role": "user", "content": fields.prompt or ""}], variables=_thinking(fields))
 
 
 def check_generate(fields: OllamaGenerate) -> None:
-    """Raises ApiError for what would change the answer and is not done here."""
+    """Raises ApiError for fields that would change the answer and are not supported."""
     if fields.images:
-        _fail("images are not supported: the models here read text only", "images", "content_unsupported")
+        _fail("images are not supported: this server serves text models only", "images", "content_unsupported")
     if fields.template:
-        _fail("template is not supported: the model's own is used; raw takes a whole prompt", "template")
+        _fail("template is not supported: the model's own is used; with raw the prompt is used as it is", "template")
     if fields.context:
         _fail("context is not supported: send the conversation to /api/chat", "context")
     if fields.suffix and (fields.raw or fields.system):
-        _fail("suffix is between two texts: it goes with neither raw nor system", "suffix")
+        _fail("suffix cannot be combined with raw or system", "suffix")
 
 
 def _thinking(fields: OllamaFields) -> dict[str, Any]:
@@ -144,9 +144,9 @@ def _thinking(fields: OllamaFields) -> dict[str, Any]:
 
 
 def _message(message: Mapping[str, Any], where: str, open_calls: list[str]) -> dict[str, Any]:
-    """One message in OpenAI's shape. open_calls: ids of calls that still wait for their results, in order."""
+    """One message in OpenAI's format. open_calls: the ids of calls whose results have not appeared yet, in order."""
     if message.get("images"):
-        _fail(f"{where} has images; the models here read text only", "messages", "content_unsupported")
+        _fail(f"{where} has images; this server serves text models only", "messages", "content_unsupported")
     made = {key: value for key, value in message.items() if key in ("role", "content") and value is not None}
     if message.get("thinking"):
         made["reasoning_content"] = message["thinking"]

@@ -1,4 +1,4 @@
-"""POST /v1/responses: the stateless core of OpenAI's newer API."""
+"""POST /v1/responses: the stateless part of OpenAI's responses API."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from cutaway.server.state import request_id, service_of
 
 
 async def responses(request: Request) -> Response:
-    """Input items in, output items out."""
+    """Answer a list of input items (OpenAI's responses)."""
     return await generate(request, _asked, ResponsesTeller)
 
 
 def _asked(fields: Responses) -> Asked:
     check_told(fields)
-    told = 0 if LOGPROBS in (fields.include or ()) else None
-    params = {"logprobs": told if fields.top_logprobs is None else fields.top_logprobs}
+    default = 0 if LOGPROBS in (fields.include or ()) else None
+    params = {"logprobs": default if fields.top_logprobs is None else fields.top_logprobs}
     return Asked(dialogue_of(fields), form=response_format(fields), params=params)
 
 
 async def input_tokens(request: Request) -> Response:
-    """How many tokens a request to /v1/responses would have."""
+    """Count the prompt tokens of a request to /v1/responses."""
     fields, _ = await read_request(request)
     dialogue, service = dialogue_of(fields), service_of(request)
     async with service.roster.lease(fields.model, request_id(request)) as lease:
@@ -45,7 +45,7 @@ async def input_tokens(request: Request) -> Response:
 
 
 class ResponsesTeller:
-    """Tells of a run as the responses API does."""
+    """Formats a run as a response, streamed or whole."""
 
     def __init__(self, run: Run, fields: Responses) -> None:
         self.run = run

@@ -1,4 +1,4 @@
-"""The responses API's input, tools and format as the dialogue that templates know. Stateless: nothing is looked up."""
+"""Converts the responses API's input, tools and format to the dialogue that templates use. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from cutaway.server.generation.chat_request import Dialogue, chosen_tools
 from cutaway.server.transport.errors import bad_request
 
 LOGPROBS = "message.output_text.logprobs"
-_REASONED = "reasoned"  # an assistant's message of which so far there is only the reasoning
+_REASONED = "reasoned"  # an assistant's message that has only its reasoning so far
 _ITEMS = {
     "message": ("type", "role", "content", "id", "status"),
     "function_call": ("type", "id", "call_id", "name", "arguments", "status"),
     "function_call_output": ("type", "id", "call_id", "output", "status"),
     "reasoning": ("type", "id", "content", "summary", "encrypted_content", "status"),
 }
-"""The fields of items that are read, or say nothing to a model."""
+"""The fields of items that are used, or that have no meaning for a model."""
 _ROLES = ("user", "assistant", "system", "developer")
 
 
 def dialogue_of(fields: CountInput) -> Dialogue:
-    """Raises ApiError that names what cannot be used."""
+    """The dialogue of a request. Raises ApiError, which names the field that is not supported."""
     for name in STATEFUL:
         if (fields.model_extra or {}).get(name) not in (None, False):
             _fail(
-                f"{name} is not supported: this server keeps no responses; send the whole input",
+                f"{name} is not supported: this server does not store responses; send the whole input",
                 name,
                 "parameter_unsupported",
             )
@@ -55,7 +55,7 @@ def dialogue_of(fields: CountInput) -> Dialogue:
 
 
 def _tools(fields: CountInput) -> list[dict[str, Any]] | None:
-    """In the shape of chat completions."""
+    """The tools in the format of chat completions."""
     made = []
     for number, tool in enumerate(fields.tools or ()):
         if tool.get("type") != "function":
@@ -70,7 +70,7 @@ def _tools(fields: CountInput) -> list[dict[str, Any]] | None:
 
 
 def _add(chat: list[dict[str, Any]], item: Mapping[str, Any], where: str, warnings: list[str]) -> None:
-    """One item as a message, or a part of one: the reasoning, text and calls of a turn are one message's."""
+    """Add an item as a message or as part of one: the reasoning, text and calls of a turn form one message."""
     kind = item.get("type") or "message"
     for field, value in item.items():
         if field not in _ITEMS.get(kind, item) and value not in (None, "", [], {}, False):
@@ -103,14 +103,14 @@ def _add(chat: list[dict[str, Any]], item: Mapping[str, Any], where: str, warnin
 
 
 def _reason(chat: list[dict[str, Any]], item: Mapping[str, Any], where: str, warnings: list[str]) -> None:
-    """The reasoning of the message or call that follows; of one without content, the summary that there is."""
+    """Add the reasoning of the following message or call. Without content, the summary is used."""
     parts = item.get("content") or item.get("summary") or []
     if not isinstance(parts, list) or not all(isinstance(p, Mapping) and isinstance(p.get("text"), str) for p in parts):
         _fail(f"{where} must have content: a list of {{type: 'reasoning_text', text}}")
     if item.get("encrypted_content"):
-        warnings.append(f"{where}.encrypted_content cannot be read, and was left out")
+        warnings.append(f"{where}.encrypted_content cannot be read and was left out")
     if item.get("content") and item.get("summary"):
-        warnings.append(f"{where}.summary was left out; the reasoning itself is there")
+        warnings.append(f"{where}.summary was left out, because the reasoning itself is present")
     text = "\n\n".join(part["text"] for part in parts if part["text"])
     if not text:
         return
@@ -139,7 +139,7 @@ def _text(content: Any, where: str, warnings: list[str]) -> str:
 
 
 def response_format(fields: CountInput) -> tuple[str, dict[str, Any]] | None:
-    """`text.format`, and what it says as chat completions have it."""
+    """The field `text` and its format as a `response_format`."""
     format = (fields.text or {}).get("format")
     if not isinstance(format, Mapping):
         return None

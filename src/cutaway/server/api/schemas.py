@@ -1,4 +1,4 @@
-"""The fields of requests, by route: what they may be. OpenAI's names first, then vLLM's, llama.cpp's, ours."""
+"""The fields of requests by route. OpenAI's names come first, then those of vLLM, llama.cpp and cutaway."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ids = list[int]
 
 
 class StreamOptions(BaseModel):
-    """What a stream tells beside the answer."""
+    """What a stream contains beside the answer."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -26,16 +26,16 @@ class StreamOptions(BaseModel):
 
 
 class Fields(BaseModel):
-    """Any request. null equals absent."""
+    """The base of all requests. A field that is null counts as absent."""
 
     model_config = ConfigDict(strict=True, extra="allow")
     without_effect: ClassVar[tuple[str, ...]] = ()
-    """Names that only this route takes without obeying them."""
+    """Fields that only this route accepts, without effect."""
 
 
 def _declared(parameter: Parameter, names: Sequence[str]) -> dict[str, Any]:
-    """A parameter's field under each of these names. Its range stands in the description only: SamplingParams checks
-    it, and says it in our words."""
+    """A parameter's field under each of these names. The range is only described here: SamplingParams checks it, with
+    messages of its own."""
     kind: Any = parameter.type
     bounds: dict[str, Any] = {}
     if parameter.kind in ("number", "integer") and not parameter.choices:
@@ -44,7 +44,7 @@ def _declared(parameter: Parameter, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _table() -> dict[str, Any]:
-    """The fields of the table of sampling parameters that every generating route takes, other names included."""
+    """The sampling parameters that every generating route accepts, under all their names."""
     found: dict[str, Any] = {}
     for parameter in PARAMETERS:
         if parameter.request is True:
@@ -62,7 +62,7 @@ def _table() -> dict[str, Any]:
 if TYPE_CHECKING:
 
     class Sampling(Fields):
-        """See below."""
+        """The fields of the sampling parameters, created below."""
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -71,28 +71,28 @@ else:
 
 
 class Choosing(Sampling):
-    """The table of sampling parameters (docs/parameters.md), and what else every generating route takes."""
+    """The sampling parameters (docs/parameters.md) and the other fields that every generating route accepts."""
 
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    strict: bool | None = Field(None, description="An unknown field is an error instead of a warning.")
-    timings: bool | None = Field(None, description="Tell where the time went.")
+    strict: bool | None = Field(None, description="Treat an unknown field as an error, not as a warning.")
+    timings: bool | None = Field(None, description="Include timings and figures of the prefix cache in the reply.")
     preset: str | None = None
-    # of the table, where a server is stricter, or takes more
+    # sampling parameters for which the server is stricter or accepts more values
     n: Annotated[int, Ge(1), Le(128)] | None = None
     max_tokens: Annotated[int, Ge(0)] | None = None
     n_predict: Annotated[int, Ge(-1)] | None = None
     prompt_logprobs: Annotated[int, Ge(0), Le(100)] | None = None
     guided_json: dict[str, Any] | bool | str | None = None
     speculate: Literal["ngram", "off", False] | None = Field(
-        None, description="Compute tokens beforehand where the answer repeats what was there; null: as the server says."
+        None, description="Draft tokens where the answer repeats earlier text; null uses the server's setting."
     )
-    # beside the table
+    # fields that are not sampling parameters
     return_token_ids: bool | None = None
     response_format: dict[str, Any] | None = None
     structured_outputs: dict[str, Any] | None = None
-    cache_salt: str | None = Field(None, description="Share prefixes only with requests of the same salt.")
+    cache_salt: str | None = Field(None, description="Share cached prefixes only with requests of the same salt.")
     truncation: Literal["error", "auto", "slide", "disabled"] | None = None
 
 
@@ -126,7 +126,7 @@ class Completion(Choosing):
 
 
 STATEFUL = ("previous_response_id", "conversation", "prompt", "background")
-"""What only a server that keeps responses could obey; refused where the value asks for it."""
+"""Fields that need stored responses. A value that requests them is refused."""
 
 
 class Infill(Choosing):
@@ -166,7 +166,7 @@ class Responses(CountInput):
 
 
 ELSEWHERE = ("container", "mcp_servers")
-"""What only a server that runs programs could obey; refused where the value asks for it."""
+"""Fields that need a server that executes programs. A value that requests them is refused."""
 _MESSAGES = ("context_management", "cache_control", "inference_geo", *ELSEWHERE)
 _OF_ANSWERS = ("max_tokens", "stop_sequences", "output_config", "output_format")
 
@@ -203,7 +203,7 @@ class Tokenize(Fields):
     documents: list[dict[str, Any]] | None = None
     add_special_tokens: bool | None = None
     add_special: bool | None = None
-    parse_special: bool | None = Field(None, description="Read control tokens in the text. Off unless asked for.")
+    parse_special: bool | None = Field(None, description="Read control tokens in the text. The default is false.")
     with_pieces: bool | None = None
     return_token_strs: bool | None = None
     add_generation_prompt: bool | None = None

@@ -1,4 +1,4 @@
-"""POST /tokenize, /detokenize and /apply-template: what becomes of a text before the model sees it."""
+"""POST /tokenize, /detokenize and /apply-template: the steps from a text to the model's input."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from cutaway.text import Segment
 
 
 async def tokenize(request: Request) -> Response:
-    """vLLM's fields (prompt or messages, add_special_tokens) and llama.cpp's (content, add_special, parse_special).
+    """Convert a text or messages to token ids.
 
-    Control tokens in a text are read only where `parse_special` asks for it.
+    The fields are vLLM's (prompt or messages, add_special_tokens) and llama.cpp's (content, add_special,
+    parse_special). Control tokens in a text are read only with `parse_special`.
     """
     service = service_of(request)
     fields, warnings = await read_request(request)
     text, special = agreed(fields, "prompt", "content"), agreed(fields, "add_special_tokens", "add_special")
     if (text is None) == (fields.messages is None):
-        raise bad_request("give either prompt (or content), or messages", "prompt", "parameter_invalid")
+        raise bad_request("give either prompt (or content) or messages", "prompt", "parameter_invalid")
     async with service.roster.lease(fields.model, request_id(request)) as lease:
         reply = await service.in_thread(heard, warnings, _tokenized, lease.engine, fields, text, special)
     return JsonReply(reply | ({"warnings": warnings} if warnings else {}))
@@ -49,7 +50,7 @@ def _tokenized(engine: Engine, fields: Tokenize, text: str | None, special: bool
 
 
 def _piece(raw: bytes, name: str) -> str | list[int]:
-    """As llama.cpp has it: text, or bytes where they are no text of their own."""
+    """A piece in llama.cpp's format: text, or a list of bytes that are not text on their own."""
     try:
         return raw.decode() if raw else name
     except UnicodeDecodeError:
@@ -57,14 +58,14 @@ def _piece(raw: bytes, name: str) -> str | list[int]:
 
 
 async def detokenize(request: Request) -> Response:
-    """Token ids to text."""
+    """Convert token ids to text."""
     service = service_of(request)
     fields, warnings = await read_request(request)
     async with service.roster.lease(fields.model, request_id(request)) as lease:
         size = lease.engine.tokenizer.vocabulary.rows
         if wrong := [token for token in fields.tokens if not 0 <= token < size]:
             raise bad_request(
-                f"tokens holds {wrong[0]}; ids of this model are 0 to {size - 1}", "tokens", "parameter_invalid"
+                f"tokens contains {wrong[0]}; ids of this model are 0 to {size - 1}", "tokens", "parameter_invalid"
             )
         skip = bool(fields.skip_special_tokens)
         text = await service.in_thread(lease.engine.tokenizer.decode, fields.tokens, skip_special=skip)
@@ -73,7 +74,7 @@ async def detokenize(request: Request) -> Response:
 
 
 async def apply_template(request: Request) -> Response:
-    """Messages as the text that the model would see; markers that the template wrote, apart from those in messages."""
+    """Render messages as the text that the model sees, with the template's control tokens marked."""
     service = service_of(request)
     fields, warnings = await read_request(request)
     async with service.roster.lease(fields.model, request_id(request)) as lease:

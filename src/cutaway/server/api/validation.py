@@ -1,4 +1,4 @@
-"""From a JSON object to the fields of a route: types checked, null taken as absent, unknown names told."""
+"""From a JSON object to the fields of a route: types are checked, null is absent, unknown names are reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITHOUT_EFFECT = frozenset({
     "spaces_between_special_tokens", "detokenize", "reasoning_effort", "moderation", "return_progress",
     "guided_decoding_backend",
 })  # fmt: skip
-"""Fields that programs send and that change nothing here."""
+"""Fields that clients send and that have no effect here."""
 
 ONLY = {
     "skip_special_tokens": (True,), "use_beam_search": (False,), "modalities": (["text"],), "length_penalty": (1, 1.0),
@@ -33,20 +33,19 @@ ONLY = {
     "logits_processors": ([],), "top_a": (0, 0.0), "tfs_z": (1, 1.0), "return_tokens": (False,), "echo": (False,),
     "guided_whitespace_pattern": (), "structural_tag": (), "n_keep": (0, -1), "response_fields": (),
 }  # fmt: skip
-"""Fields that other servers know and this one does not obey: a value that would change something is an error."""
+"""Fields that other servers support and this one does not: any value but these is an error."""
 
 
 def read_fields(
     kind: type[F], body: Mapping[str, Any], *, strict: bool = False
 ) -> tuple[F, list[str]]:
-    """The fields, and warnings. body: a Body, or any object. strict: an unknown field, or a key that is given twice, is
-    an error.
+    """The fields, and warnings. body: a Body, or any object. strict: treat unknown fields and repeated keys as errors.
 
-    Raises ApiError that names the field.
+    Raises ApiError, which names the field.
     """
-    said = {key: value for key, value in body.items() if value is not None}
+    given = {key: value for key, value in body.items() if value is not None}
     try:
-        fields = kind.model_validate(said)
+        fields = kind.model_validate(given)
     except ValidationError as error:
         raise _wrong(kind, error) from None
     unknown: list[str] = []
@@ -68,7 +67,7 @@ def read_fields(
 
 
 def _of_the_body(body: Mapping[str, Any], strict: bool) -> list[str]:
-    """What to know of how the body was read. Raises ApiError."""
+    """Warnings about how the body was read. Raises ApiError."""
     if not isinstance(body, Body):
         return []
     if body.twice and strict:
@@ -79,12 +78,14 @@ def _of_the_body(body: Mapping[str, Any], strict: bool) -> list[str]:
 
 
 def agreed(fields: Fields, *names: str) -> Any:
-    """The value of fields that mean the same, or None. Raises ApiError where two are given and differ."""
-    said = [(name, value) for name in names if (value := getattr(fields, name)) is not None]
-    for name, value in said:
-        if value != said[0][1]:
-            raise bad_request(f"{said[0][0]} and {name} mean the same here, and differ", name, "parameter_invalid")
-    return said[0][1] if said else None
+    """The value of fields that are synonyms, or None. Raises ApiError if two are given with different values."""
+    given = [(name, value) for name in names if (value := getattr(fields, name)) is not None]
+    for name, value in given:
+        if value != given[0][1]:
+            raise bad_request(
+                f"{given[0][0]} and {name} have the same meaning but different values", name, "parameter_invalid"
+            )
+    return given[0][1] if given else None
 
 
 def _not_obeyed(name: str) -> str:
@@ -102,7 +103,7 @@ def _nearest(known: Iterable[str], name: str) -> str:
 
 
 def _wrong(kind: type[BaseModel], error: ValidationError) -> ApiError:
-    """The first thing that is wrong. For a field of several types the errors of all of them arrive; it is said once."""
+    """The first error. A field of several types has one error for each; they are reported as one."""
     first = error.errors(include_url=False)[0]
     field = str(first["loc"][0]) if first["loc"] else None
     if first["type"] == "missing":
@@ -117,10 +118,10 @@ def _wrong(kind: type[BaseModel], error: ValidationError) -> ApiError:
     shown = repr(first["input"])
     shown = shown if len(shown) <= 80 else shown[:80] + "..."
     return bad_request(
-        f"{path} must be {' or '.join(dict.fromkeys(expected))}, and is {shown}", field, "parameter_invalid"
+        f"{path} must be {' or '.join(dict.fromkeys(expected))}, but is {shown}", field, "parameter_invalid"
     )
 
 
 def _is_branch(part: str) -> bool:
-    """Whether a part of a path names the alternative of a union and not a key."""
+    """Whether a part of a path names an alternative of a union and not a key."""
     return part in {"str", "bool", "int", "float"} or part.startswith(("list[", "dict["))
