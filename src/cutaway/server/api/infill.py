@@ -70,7 +70,7 @@ class Gap:
         markers = fill_markers(engine.tokenizer)
         if markers is None:
             raise bad_request(
-                f"{served.name} cannot fill in the middle: its vocabulary has no markers for it", self.field,
+                f"{served.name} cannot fill in a gap: its vocabulary has no fill-in-the-middle markers", self.field,
                 "infill_unsupported",
             )  # fmt: skip
         warnings: list[str] = []
