@@ -99,7 +99,7 @@ def test_models_are_told_of(smol: Running) -> None:
     assert shown["model_info"]["llama.context_length"] == served.context
     assert smol.client.get("/api/version").json()["version"]
     assert smol.ok("/api/generate", model="smol")["done_reason"] == "load"
-    assert "no embeddings" in smol.refused("/api/embed", model="smol", input="x")
+    assert "cannot compute embeddings" in smol.refused("/api/embed", model="smol", input="x")
     assert "served are: smol" in smol.refused("/api/chat", 404, model="llama3", messages=HELLO)
 
 
