@@ -50,7 +50,7 @@ def test_null_equals_absent(smol: Running) -> None:
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "less than or equal to 20"),
         ({"logprobs": True, "top_logprobs": 2_000_000_000}, "top_logprobs", "less than or equal to 20"),
         ({"logprobs": True, "top_logprobs": -1}, "top_logprobs", "greater than or equal to 0"),
-        ({"max_tokens": 3, "max_completion_tokens": 4}, "max_completion_tokens", "have the same meaning but different values"),
+        ({"max_tokens": 3, "max_completion_tokens": 4}, "max_completion_tokens", "but different values"),
         ({"preset": "poetry"}, "preset", "one of chat, code"),
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs", "must not have messages"),
         ({"response_format": {"type": "yaml"}}, "response_format", "'text', 'json_object' or 'json_schema'"),
