@@ -27,6 +27,7 @@ from cutaway.engine import (
     Stream,
     status_of,
 )
+from cutaway.engine.watch import Watch
 from cutaway.errors import ParameterError
 from cutaway.formats import ModelFile, open_model
 from cutaway.model import ModelSpec, RopeScaling, cautions, load_decoder, parse_rope_scaling
@@ -93,7 +94,7 @@ class Engine:
         tokenizer, template (None if the model has none), spec: of the model.
         context: tokens that a prompt and its answer may have together.
         memory: what it takes, in bytes. path, manifest: where it came from. warnings: what to know before using it.
-        backend: what computes it (None where none was named).
+        backend: what computes it (None where none was named). watch: looks at it while it works.
         defaults: the parameters of a request that names none (the model's own values where its files name some).
     """
 
@@ -112,6 +113,7 @@ class Engine:
         self.backend = backend
         self.defaults = preset("chat", generation_settings(file.path, file.metadata), recommended(manifest))
         self._core = core.start()
+        self.watch = Watch(core)
         self._seeds = None if seed is None else random.Random(seed)
         self._close = weakref.finalize(self, _close, core, file)  # also when it is garbage, and when Python exits
 

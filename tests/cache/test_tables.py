@@ -278,6 +278,19 @@ class Ledger(RuleBasedStateMachine):
         self.tables.check()
 
     @invariant()
+    def the_map_shows_what_each_page_holds(self) -> None:
+        shot = self.tables.snapshot(pages=True)
+        for group, (pages, contents) in enumerate(zip(shot.maps, self.contents, strict=True)):
+            pool, known = self.tables.pools[group], pages.published
+            assert set(known.page) == {page for page in range(pool.total) if pool.is_published(page)}
+            assert list(pages.references) == [pool.references(page) for page in range(pool.total)]
+            assert len(pages.victims) == pool.cached
+            assert [moment for _, moment in pages.victims] == sorted(moment for _, moment in pages.victims)
+            for page, start, count, owner in zip(known.page, known.position, known.tokens, known.owner, strict=True):
+                assert start + count == len(contents[page]) or count < 2, "a tail may be shorter than what was written"
+                assert contents[page][0] == ord(pages.keys[owner])
+
+    @invariant()
     def what_a_later_token_sees_is_what_was_written(self) -> None:
         for request, tokens in self.live.items():
             computed = self.computed[request]

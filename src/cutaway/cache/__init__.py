@@ -3,10 +3,10 @@
 from cutaway.cache.pool import PagePool
 from cutaway.cache.prefix_misses import BREAK_REASONS, BreakReason, PrefixBreak
 from cutaway.cache.prefixes import PrefixTree
-from cutaway.cache.snapshot import GroupPages, RequestPages, Snapshot
+from cutaway.cache.snapshot import GroupPages, PageMap, Published, RequestPages, Snapshot
 from cutaway.cache.tables import GroupSize, PageTables
 
 __all__ = [
-    "BREAK_REASONS", "BreakReason", "GroupPages", "GroupSize", "PagePool", "PageTables", "PrefixBreak", "PrefixTree",
-    "RequestPages", "Snapshot",
+    "BREAK_REASONS", "BreakReason", "GroupPages", "GroupSize", "PageMap", "PagePool", "PageTables", "PrefixBreak",
+    "PrefixTree", "Published", "RequestPages", "Snapshot",
 ]  # fmt: skip

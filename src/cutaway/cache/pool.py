@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from time import monotonic
 
 
 class PagePool:
@@ -23,7 +24,7 @@ class PagePool:
         self._free = list(range(pages - 1, -1, -1))  # a stack; page 0 comes off first
         self._references = [0] * pages
         self._published = [False] * pages
-        self._cached: OrderedDict[int, None] = OrderedDict()  # least recently given back first
+        self._cached: OrderedDict[int, float] = OrderedDict()  # when it was given back, the longest ago first
 
     @property
     def available(self) -> int:
@@ -48,6 +49,15 @@ class PagePool:
 
     def is_published(self, page: int) -> bool:
         return self._published[page]
+
+    def all_references(self) -> tuple[int, ...]:
+        """Of every page, as a copy."""
+        return tuple(self._references)
+
+    def victims(self) -> tuple[tuple[int, float], ...]:
+        """The cached pages in the order in which they are taken for something else, each with the moment (of the
+        monotonic clock, seconds) at which its last holder gave it back."""
+        return tuple(self._cached.items())
 
     def take(self) -> int:
         """A page for new contents, held once. The caller has asked `available` first."""
@@ -74,7 +84,7 @@ class PagePool:
         self._references[page] -= 1
         if self._references[page] == 0:
             if self._published[page]:
-                self._cached[page] = None
+                self._cached[page] = monotonic()
             else:
                 self._free.append(page)
 

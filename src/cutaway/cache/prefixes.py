@@ -10,11 +10,13 @@ or -1 where that group has none (never written, or taken for something else).
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 from weakref import WeakValueDictionary
 
 from cutaway.cache.prefix_misses import Evicted, Label, PrefixBreak, find_break, shared_length
+from cutaway.cache.snapshot import Published
 
 
 class Node:
@@ -115,6 +117,32 @@ class PrefixTree:
                     del siblings[node.tokens]
             node = parent
 
+    def published(self, group: int) -> tuple[Published, tuple[Hashable, ...]]:
+        """The published pages of a group, and the keys that they were written under."""
+        found = Published(array("i"), array("i"), array("i"), array("q"), array("i"))
+        keys: dict[Hashable, int] = {}
+        starts: dict[Node, int] = {}
+        for page, node in self._owner[group].items():
+            found.page.append(page)
+            found.position.append(_start(node, starts))
+            found.tokens.append(len(node.tokens))
+            found.prefix.append(node.label[1])
+            found.owner.append(keys.setdefault(node.label[0], len(keys)))
+        return found, tuple(keys)
+
     def pages(self, group: int) -> set[int]:
         """All published pages of a group (for the ledger check)."""
         return set(self._owner[group])
+
+
+def _start(node: Node, known: dict[Node, int]) -> int:
+    """Position of the node's first token. known: of nodes that were asked for before; added to."""
+    path: list[Node] = []
+    while node not in known and node.parent is not None:
+        path.append(node)
+        node = node.parent
+    start = known[node] + len(node.tokens) if node in known else 0
+    for node in reversed(path):
+        known[node] = start
+        start += len(node.tokens)
+    return known[path[0]] if path else start - len(node.tokens)

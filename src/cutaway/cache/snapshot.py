@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 
@@ -32,9 +33,38 @@ class RequestPages:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """Pages of one KV group that later requests can find, one entry each.
+
+    page: its number. position: of its first token. tokens: how many lie in it. prefix: a hash of all tokens up to its
+    last one; equal in every group. owner: its place in `PageMap.keys`: what the prefix was written under.
+    """
+
+    page: array[int]
+    position: array[int]
+    tokens: array[int]
+    prefix: array[int]
+    owner: array[int]
+
+
+@dataclass(frozen=True, slots=True)
+class PageMap:
+    """All pages of one KV group. references: per page, how many requests hold it. victims: the cached pages, the one
+    first that is taken next, each with the second of the monotonic clock at which it was given back. keys: what
+    prefixes were written under (a caller, a salt, an adapter)."""
+
+    references: tuple[int, ...]
+    victims: tuple[tuple[int, float], ...]
+    published: Published
+    keys: tuple[Hashable, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """groups: in the ledger's order. requests: by the engine's number of the request."""
+    """groups, maps: in the ledger's order. requests: by the engine's number of the request. maps: if they were asked
+    for."""
 
     page_size: int
     groups: tuple[GroupPages, ...]
     requests: Mapping[int, RequestPages]
+    maps: tuple[PageMap, ...] = ()

@@ -16,11 +16,12 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import sub
 
 from cutaway.cache.pool import PagePool
 from cutaway.cache.prefix_misses import PrefixBreak
 from cutaway.cache.prefixes import Node, PrefixTree
-from cutaway.cache.snapshot import GroupPages, RequestPages, Snapshot
+from cutaway.cache.snapshot import GroupPages, PageMap, RequestPages, Snapshot
 
 TAILS = 16  # after one node: they are compared one by one
 
@@ -249,21 +250,28 @@ class PageTables:
         """The request's pages in a group, by position // page_size; -1 where the page was given back. Not a copy."""
         return self._held[request].tables[group]
 
+    def held(self, request: int) -> tuple[int, ...]:
+        """Pages that the request holds, in each group."""
+        return tuple(map(sub, map(len, self._held[request].tables), self._held[request].first))
+
     def length(self, request: int) -> int:
         """Positions below this have a page (or had one, in a window group)."""
         return self._held[request].length
 
-    def snapshot(self) -> Snapshot:
-        """All of this moment, as copies. Only the thread that writes the ledger may ask, between two steps."""
-        pools = zip(self.groups, self.pools, strict=True)
-        return Snapshot(
-            self.page_size,
-            tuple(GroupPages(g.window, pool.total, pool.free, pool.held, pool.cached) for g, pool in pools),
-            {
-                request: RequestPages(tuple(map(tuple, held.tables)), held.length, held.written, held.published)
-                for request, held in self._held.items()
-            },
-        )
+    def snapshot(self, *, pages: bool = False) -> Snapshot:
+        """All of this moment, as copies. Only the thread that writes the ledger may ask, between two steps.
+
+        pages: also a map of every group's pages; some microseconds for each page that is published.
+        """
+        pools = list(zip(self.groups, self.pools, strict=True))
+        groups = [GroupPages(g.window, pool.total, pool.free, pool.held, pool.cached) for g, pool in pools]
+        held = {
+            request: RequestPages(tuple(map(tuple, held.tables)), held.length, held.written, held.published)
+            for request, held in self._held.items()
+        }
+        mapped = self.pools if pages else ()
+        maps = [PageMap(p.all_references(), p.victims(), *self._tree.published(i)) for i, p in enumerate(mapped)]
+        return Snapshot(self.page_size, tuple(groups), held, tuple(maps))
 
     def __contains__(self, request: int) -> bool:
         return request in self._held

@@ -10,6 +10,7 @@ from cutaway.engine.row_stream import RowStream
 from cutaway.engine.scheduler import Limits
 from cutaway.engine.sliding_context import Shorten
 from cutaway.engine.status import Pages, Status, status_of
+from cutaway.engine.watch import Look, SeenChunk, SeenRequest, SeenStep, Watch
 
 __all__ = [
     "Answer",
@@ -23,10 +24,14 @@ __all__ = [
     "Fitted",
     "Limits",
     "Logprob",
+    "Look",
     "Pages",
     "Request",
     "Result",
     "RowStream",
+    "SeenChunk",
+    "SeenRequest",
+    "SeenStep",
     "Shorten",
     "Sink",
     "Status",
@@ -35,6 +40,7 @@ __all__ = [
     "TokenChosen",
     "TokenLogprob",
     "Usage",
+    "Watch",
     "fitted",
     "fitted_text",
     "status_of",

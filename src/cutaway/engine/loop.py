@@ -7,6 +7,7 @@ exactly one `Finished`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from queue import SimpleQueue
 from threading import Lock, Thread, current_thread
@@ -22,7 +23,8 @@ from cutaway.engine.draw import draw_rows
 from cutaway.engine.events import Event
 from cutaway.engine.failure import as_ours
 from cutaway.engine.full_context import slide
-from cutaway.engine.inbox import drained
+from cutaway.engine.inbox import Call, Message, left_over
+from cutaway.engine.preemptions import KEPT, NotedPreemption, note_preemptions
 from cutaway.engine.readings import Readings
 from cutaway.engine.request import Chosen, Request, Sink, Stream
 from cutaway.engine.scheduler import Limits, Scheduler
@@ -64,21 +66,20 @@ class EngineCore:
         self.limits = limits or Limits()
         self.cost = cost or CostModel()
         self.scheduler = Scheduler(self.pages, self.cost, self.limits)
-        self.steps = 0
-        self.busy = 0.0  # seconds spent in the step function
-        self.preemptions = 0
-        self.drafted = self.accepted = 0
+        self.steps, self.busy = 0, 0.0  # seconds spent in the step function
+        self.preempted: deque[NotedPreemption] = deque(maxlen=KEPT)  # the latest
+        self.preemptions = self.drafted = self.accepted = 0
         self._step_function = step_function
         self._tokenizer = tokenizer
         self._door = Door(tokenizer, vocab, self.context, speculate)
         self.counts = self._door.counts
         self._recorder = recorder
         self._requests: dict[int, Request] = {}
-        self._inbox: SimpleQueue[tuple[str, Sequence[Request]]] = SimpleQueue()
+        self.observe_step: Callable[[Plan, Laps], None] | None = None  # while somebody looks: see watch.py
+        self._inbox: SimpleQueue[Message] = SimpleQueue()
         wake = ("wake", ())
         self.readings = Readings(self.scheduler, vocab=vocab, context=self.context, wake=lambda: self._inbox.put(wake))
-        self._gate = Lock()  # closes behind the last submission
-        self._closed = False
+        self._gate, self._closed = Lock(), False  # closed behind the last submission
         self._broken: BaseException | None = None
         self._thread: Thread | None = None
 
@@ -164,6 +165,8 @@ class EngineCore:
         while wait or not self._inbox.empty():
             word, requests = self._inbox.get()
             wait = False
+            if isinstance(word, Call):
+                word.do()
             for request in requests:
                 if word == "submit":
                     self._requests[request.id] = request
@@ -185,9 +188,7 @@ class EngineCore:
             request.admitted(broke)
             if self._recorder.wants("prefix", request.name):
                 self._record(prefix_record(request, broke, self.steps + 1))
-        for work in plan.preempted:
-            self._requests[work.id].preempted()
-        self.preemptions += len(plan.preempted)
+        self.preemptions += note_preemptions(self.preempted, plan, self._requests, self.steps + 1)
         assert plan.chunks or not self._requests, "requests wait and nothing can run"
         laps("plan")
         return plan
@@ -274,8 +275,8 @@ class EngineCore:
 
     def _end_all(self) -> None:
         """Nothing is accepted any more: whoever is still here, also in the inbox, hears how it ended."""
-        self._requests.update({r.id: r for word, rs in drained(self._inbox) if word == "submit" for r in rs})
         error = as_ours(self._broken, "the engine failed") if self._broken else None
+        self._requests.update({request.id: request for request in left_over(self._inbox, error)})
         for request in list(self._requests.values()):
             if not request.finished:
                 request.finish(StopReason("error" if error else "cancelled", None, request.outputs), error)
@@ -283,6 +284,8 @@ class EngineCore:
         self.readings.end(error)
 
     def _record_step(self, plan: Plan, outcomes: list[Outcome], accepted: int, laps: Laps) -> None:
+        if self.observe_step is not None:
+            self.observe_step(plan, laps)
         if plan.chunks and self._recorder.wants("step"):
             requests = [outcome[0] for outcome in outcomes]
             self._record(step_record(self.steps, plan, requests, accepted, laps, self.pages))

@@ -64,7 +64,7 @@ class Request:
         self._cached: int | None = None
         self._broke: PrefixBreak | None = None
         self._preemptions = 0
-        self._submitted = monotonic()
+        self.submitted = monotonic()
         self._started: float | None = None
         self._first: float | None = None
 
@@ -86,7 +86,7 @@ class Request:
         return min(self._cached or 0, self.work.prompt)
 
     def out_of_time(self, now: float) -> bool:
-        return self.params.time_limit is not None and now - self._submitted >= self.params.time_limit
+        return self.params.time_limit is not None and now - self.submitted >= self.params.time_limit
 
     def admitted(self, broke: PrefixBreak | None = None) -> None:
         """The scheduler took it up, for the first time or again. broke: why no more of it was found in pages."""
@@ -187,7 +187,7 @@ class Request:
         )
 
     def _timings(self) -> Timings:
-        begin, end = self._submitted, monotonic()
+        begin, end = self.submitted, monotonic()
         started = end if self._started is None else self._started
         first = end if self._first is None else self._first
         drafted, accepted = (0, 0) if (s := self.speculator) is None else (s.drafted, s.accepted)

@@ -23,7 +23,7 @@ from operator import ge
 from cutaway.cache import PageTables
 from cutaway.engine.cost import CostModel, pairs
 from cutaway.engine.even_share import EvenShare
-from cutaway.engine.step_plan import Chunk, Plan, Work
+from cutaway.engine.step_plan import Chunk, Plan, Preemption, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,9 @@ class Scheduler:
         if drafting and not self.fit(self.running, drafts=True):  # a draft takes no page that another needs
             for work in drafting:
                 work.drafts = []
-        chunks, preempted = self._place(self._grants())
+        chunks, preemptions = self._place(self._grants())
         self._even.spend(sum(chunk.count for chunk in chunks if chunk.work.reads))
-        return Plan(chunks, admitted, preempted)
+        return Plan(chunks, admitted, preemptions)
 
     def advance(self, chunk: Chunk, accepted: int = 0) -> None:
         """The chunk's keys and values are written, and its rows were read. accepted: drafts that are tokens now."""
@@ -169,17 +169,17 @@ class Scheduler:
         base = self.cost.base
         return max(self.limits.step_us - base, base), max(self.limits.long_us - base, base)
 
-    def _place(self, grants: dict[int, int]) -> tuple[tuple[Chunk, ...], tuple[Work, ...]]:
+    def _place(self, grants: dict[int, int]) -> tuple[tuple[Chunk, ...], tuple[Preemption, ...]]:
         """Hold pages for the grants, oldest request first, preempting from the youngest end."""
         chunks: list[Chunk] = []
-        preempted: list[Work] = []
+        preemptions: list[Preemption] = []
         at = 0
         while at < len(self.running):
             work = self.running[at]
             granted = grants[work.id]
             count = self.pages.room(work.id, granted)
             while granted and not count and self.running[-1] is not work:
-                preempted.append(self._preempt())
+                preemptions.append(self._preempt(work, granted))
                 count = self.pages.room(work.id, granted)
             if count:
                 self.pages.extend(work.id, count)
@@ -187,13 +187,14 @@ class Scheduler:
                 rows, drafted = min(count, max(0, end - work.rows_from)), min(count, max(0, end - len(work.tokens)))
                 chunks.append(Chunk(work, work.computed, count, rows, drafted))
             at += 1
-        return tuple(chunks), tuple(preempted)
+        return tuple(chunks), tuple(preemptions)
 
-    def _preempt(self) -> Work:
-        """Take the youngest running request's pages; it waits at the head of the line."""
+    def _preempt(self, gainer: Work, granted: int) -> Preemption:
+        """Take the youngest running request's pages for the tokens of another; it waits at the head of the line."""
         work = self.running.pop()
+        cause = Preemption.of(work, gainer, granted, self.pages)
         self._even.leave(work.turn)
         self.pages.close(work.id, work.tokens)
         work.computed, work.drafts = 0, []
         self.waiting.appendleft(work)
-        return work
+        return cause

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from cutaway.cache import PageTables
 from cutaway.engine.cost import pairs
 
 
@@ -64,14 +65,42 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Preemption:
+    """A request that gave its pages back, and the figures that caused it. Pages are counted per group of layers.
+
+    computed: its tokens that must be computed again. held: pages that it had. gainer: the request that needed pages;
+    granted: tokens that it was to compute; needed: pages that these take; available: those that could be taken before.
+    """
+
+    work: Work
+    computed: int
+    held: tuple[int, ...]
+    gainer: int
+    granted: int
+    needed: tuple[int, ...]
+    available: tuple[int, ...]
+
+    @classmethod
+    def of(cls, work: Work, gainer: Work, granted: int, pages: PageTables) -> Preemption:
+        """Before it happens."""
+        needed = pages.need(gainer.id, pages.length(gainer.id) + granted)
+        return cls(work, work.computed, pages.held(work.id), gainer.id, granted, needed, pages.available)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """One step. admitted: requests that begin (or begin again) with it; preempted: those that gave their pages back.
-    reading: of a text that is known, after the requests' chunks (readings.py)."""
+    """One step. admitted: requests that begin (or begin again) with it. reading: of a text that is known, after the
+    requests' chunks (readings.py)."""
 
     chunks: tuple[Chunk, ...]
     admitted: tuple[Work, ...]
-    preempted: tuple[Work, ...]
+    preemptions: tuple[Preemption, ...] = ()
     reading: Chunk | None = None
+
+    @property
+    def preempted(self) -> tuple[Work, ...]:
+        """Those that gave their pages back."""
+        return tuple(one.work for one in self.preemptions)
 
     @property
     def batch(self) -> tuple[Chunk, ...]:
