@@ -1,7 +1,7 @@
-"""What can go wrong, as a small tree. Each error says what, where and what to do, and carries a stable code.
+"""The tree of errors. Each error says what went wrong, where, and what to do about it, and has a stable code.
 
-Codes are part of the interface: programs match on them, messages are for people. User input raises one of these;
-`assert` is for our own invariants.
+Codes are part of the interface: programs match on them, and messages are for people. Invalid input raises one of these
+classes; `assert` is only for internal invariants.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ class CutawayError(Exception):
     """Base of all errors that a user's input can cause.
 
     Attributes:
-        code: stable, machine-readable, lower_snake_case.
-        hint: what to do about it, one sentence, or "".
+        code: stable and machine-readable, in lower_snake_case.
+        hint: what to do about it in one sentence, or "".
     """
 
     code = "error"
@@ -35,31 +35,31 @@ class FormatError(CutawayError):
 
 
 class UnsupportedError(CutawayError):
-    """A valid input that this build cannot use: an architecture, a tensor type, a pre-tokenizer."""
+    """The input is valid, but this build does not support it: an architecture, a tensor type, a pre-tokenizer."""
 
     code = "unsupported"
 
 
 class ModelNotFoundError(CutawayError):
-    """No model by that name or at that path."""
+    """There is no model with that name or at that path."""
 
     code = "model_not_found"
 
 
 class DownloadError(CutawayError):
-    """A model could not be fetched whole."""
+    """A model could not be downloaded completely."""
 
     code = "download_failed"
 
 
 class HashMismatchError(DownloadError):
-    """What arrived, or what lies on disk, is not what was promised."""
+    """A downloaded or stored file does not have the expected hash."""
 
     code = "hash_mismatch"
 
 
 class MemoryShortError(CutawayError):
-    """Not enough memory. The message gives bytes needed against bytes available."""
+    """There is not enough memory. The message gives the bytes needed and the bytes available."""
 
     code = "memory_short"
 
@@ -71,30 +71,30 @@ class ContextExceededError(CutawayError):
 
 
 class ParameterError(CutawayError):
-    """A parameter out of range or of the wrong type. The message gives name, value and range."""
+    """A parameter is out of range or of the wrong type. The message gives its name, value and range."""
 
     code = "parameter_invalid"
 
 
 class TokenizerError(CutawayError):
-    """A tokenizer cannot be built from what the model file says, or text cannot be encoded."""
+    """A tokenizer cannot be built from the model file, or a text cannot be encoded."""
 
     code = "tokenizer_invalid"
 
 
 class TemplateError(CutawayError):
-    """A chat template is missing, does not parse, or refused the messages (with the template's own words)."""
+    """A chat template is missing, cannot be parsed, or rejected the messages (with the template's own message)."""
 
     code = "template_invalid"
 
 
 class ConfigError(CutawayError):
-    """A configuration file that cannot be used."""
+    """A configuration file cannot be used."""
 
     code = "config_invalid"
 
 
 class EngineError(CutawayError):
-    """A request ended because the engine failed it (a NaN in its logits, a closed engine)."""
+    """A request ended because the engine failed (a NaN in its logits, a closed engine)."""
 
     code = "engine_failed"

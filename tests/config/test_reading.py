@@ -123,7 +123,7 @@ def test_wrong_content_names_key_expected_and_given(text: str, words: str) -> No
         ('[[models]]\nmodel = "a"\nname = "x"\n[[models]]\nmodel = "b"\nname = "x"', "two models are served as 'x'"),
         ('[aliases]\ny = "xx"\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names 'xx'; served are x"),
         ('[aliases]\ny = { x = 1, z = 2 }\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names 'z'"),
-        ('[aliases]\nx = "x"\n[[models]]\nmodel = "a"\nname = "x"', "the name of a model that is served"),
+        ('[aliases]\nx = "x"\n[[models]]\nmodel = "a"\nname = "x"', "also the name of a served model"),
         ('[aliases]\ny = {}\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names no model"),
     ],
 )

@@ -56,7 +56,7 @@ def test_an_answer_that_fills_the_context_with_the_head_ends() -> None:
     drain(engine, model)
     tokens, last = events(stream)
     assert len(tokens) == CONTEXT - 12 and last.stop.kind == "context" and last.stop.at == len(tokens) - 1
-    assert last.warnings[-1].endswith("no more of the prompt can be left out, and it ended")
+    assert last.warnings[-1].endswith("no more of the prompt can be dropped, so the answer ended")
 
 
 def test_without_it_nothing_slides_and_a_failure_ends_only_its_request() -> None:

@@ -91,7 +91,7 @@ def test_yarn_and_its_extra_factor() -> None:
         ("mamba", {}, UnsupportedError, "architecture 'mamba' is not supported"),
         ("llama", {"block_count": None}, FormatError, r"llama\.block_count is missing"),
         ("llama", {"attention.head_count_kv": [2, 4]}, UnsupportedError, "differs between layers"),
-        ("llama", {"attention.value_length": 32}, UnsupportedError, "values of another width"),
+        ("llama", {"attention.value_length": 32}, UnsupportedError, "values of different widths"),
         ("llama", {"rope.scaling.type": "spiral"}, UnsupportedError, "rope scaling 'spiral'"),
         ("olmo2", {"attention.sliding_window": 64}, UnsupportedError, "OLMo 3"),
         ("gemma3", {"attention.sliding_window_pattern": [True]}, FormatError, "1 entries for 12 layers"),

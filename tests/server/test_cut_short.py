@@ -178,4 +178,4 @@ def test_a_message_with_calls_or_two_flags_cannot_be_continued(scripted: Scripte
     for path in (CHAT, "/apply-template", "/tokenize"):
         assert "tool_calls" in scripted.server.refused(path, messages=messages, **CONTINUED)["message"]
         both = {"messages": [*HELLO, {"role": "assistant", "content": "x"}], "add_generation_prompt": True, **CONTINUED}
-        assert "exclude each other" in scripted.server.refused(path, **both)["message"]
+        assert "cannot be combined" in scripted.server.refused(path, **both)["message"]

@@ -39,9 +39,9 @@ from cutaway.text.tools.parser import ToolParser
 
 
 def test_an_alias_must_lead_somewhere() -> None:
-    with pytest.raises(ConfigError, match="served are a, b"):
+    with pytest.raises(ConfigError, match="the served models are a, b"):
         Names(["a", "b"], {"x": "c"})
-    with pytest.raises(ConfigError, match="is the name of a model"):
+    with pytest.raises(ConfigError, match="is also the name of a served model"):
         Names(["a"], {"a": "a"})
     names = Names(["a", "b"], {"x": {"a": 1, "b": 3}})
     drawn = [names.find("x", str(i))[0] for i in range(2000)]
@@ -114,7 +114,7 @@ def test_a_variable_of_blanks_does_not_open_the_server(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("key", [" ", "two words", "tail ", "\u00e9", "new\nline", "\x7f"])
 def test_a_key_that_no_request_can_send_is_refused_and_not_told(tmp_path: Path, key: str) -> None:
-    with pytest.raises(ConfigError, match="no request can send") as raised:
+    with pytest.raises(ConfigError, match="a request cannot send") as raised:
         read_keys(ServerConfig(api_keys=("good", key)))
     assert "key 2 of server.api_keys" in str(raised.value) and (key == " " or key not in str(raised.value))
 
@@ -226,7 +226,7 @@ def test_the_mailbox_keeps_order_and_is_bounded() -> None:
         slot = mailbox.slot(0)
         await asyncio.to_thread(lambda: [slot.put(event(i)) for i in range(60)])
         seen: list[int] = []
-        with pytest.raises(SlowReaderError, match="50 tokens wait"):
+        with pytest.raises(SlowReaderError, match="50 tokens are waiting"):
             async for _, got in mailbox.take():
                 assert isinstance(got, TokenChosen)
                 seen.append(got.token)

@@ -38,7 +38,7 @@ def test_a_body_that_is_not_utf8_is_named(encoding: str, words: str) -> None:
         (b"\x1f\x8b\x08", "gzip"),
         (b'{"a": 1,}', "line 1 column"),
         (b"[1]", "must be a JSON object, not an array"),
-        (b'{"a": NaN}', "NaN is no JSON number"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "more than 50 levels deep"),
         (b'{"a": ' + b"[" * 60 + b"]" * 60 + b"}", "more than 50 levels deep"),

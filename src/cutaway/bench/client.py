@@ -143,5 +143,5 @@ def first_model(url: str, headers: Mapping[str, str]) -> str:
         return str(response.json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         raise ParameterError(
-            f"{url}/models gives no model: {error}", hint="is the server up? name one with --model"
+            f"{url}/models gives no model: {error}", hint="is the server running? give a model with --model"
         ) from error

@@ -66,7 +66,7 @@ def load_config(path: Path | None = None, warn: Warn | None = None) -> Config:
         looked = ", ".join(str(p.absolute()) for p in [found, *config_paths()])
         raise ConfigError(
             f"there is no config at {found}",
-            hint=f"looked at: {looked}; the working directory is {Path.cwd()}; make one with: cutaway config init",
+            hint=f"searched: {looked}; the working directory is {Path.cwd()}; create one with: cutaway config init",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{found} cannot be read: {error}", hint="it must be a text file in UTF-8") from error
@@ -83,7 +83,7 @@ def parse_config(text: str, name: str = FILE_NAME, warn: Warn | None = None) -> 
         raise ConfigError(f"{name} is nested too deeply") from None
     for old, new in _take_renamed(values):
         if warn is not None:
-            warn(f"{name}: {old} is called {new} now; it was taken as that")
+            warn(f"{name}: {old} is now called {new}; the old name still works")
     return _validated(values, name)
 
 
@@ -110,15 +110,17 @@ def check_names(
     known: whether `names` are all there will be. where: begins what is said. Raises ConfigError.
     """
     if twice := next((one for one in names if names.count(one) > 1), None):
-        raise ConfigError(f"{where}two models are served as {twice!r}", hint="give one another name")
+        raise ConfigError(f"{where}two models are served as {twice!r}", hint="give one of them another name")
     for alias, target in aliases.items():
         if alias in names:
-            raise ConfigError(f"{where}aliases.{alias} is the name of a model that is served, too")
+            raise ConfigError(f"{where}aliases.{alias} is also the name of a served model")
         for model in [target] if isinstance(target, str) else target:
             if known and model not in names:
                 near = difflib.get_close_matches(model, names, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else ""
-                raise ConfigError(f"{where}aliases.{alias} names {model!r}; served are {', '.join(names)}", hint=hint)
+                raise ConfigError(
+                    f"{where}aliases.{alias} names {model!r}; the served models are {', '.join(names)}", hint=hint
+                )
         if not target:
             raise ConfigError(f"{where}aliases.{alias} names no model")
 

@@ -42,7 +42,7 @@ class Door:
         Raises ParameterError and ContextExceededError.
         """
         if slide is not None and params.prompt_logprobs is not None:
-            raise ParameterError("prompt_logprobs and truncation 'slide' exclude each other: some of the prompt may go")
+            raise ParameterError("prompt_logprobs cannot be combined with truncation 'slide', which drops prompt tokens")
         tokens = self._checked(prompt, params)
         clamped = [] if slide is not None else self._clamped(len(tokens), params)
         warnings = [*clamped, *self.prepare(params)]
@@ -78,9 +78,9 @@ class Door:
     def _checked(self, prompt: Sequence[int], params: SamplingParams) -> list[int]:
         tokens = [int(token) for token in prompt]
         if not tokens:
-            raise ParameterError("the prompt has no tokens", hint="this model adds none of its own; give it some text")
+            raise ParameterError("the prompt has no tokens", hint="this model adds none of its own; send a text")
         if wrong := [token for token in tokens if not 0 <= token < self.vocab]:
-            raise ParameterError(f"prompt holds token {wrong[0]}; ids of this model are 0 to {self.vocab - 1}")
+            raise ParameterError(f"prompt contains token {wrong[0]}; ids of this model are 0 to {self.vocab - 1}")
         params.check_vocab(self.vocab)
         if params.n > MAX_CHOICES:
             raise ParameterError(f"n is {params.n}; it must be 1 to {MAX_CHOICES}")

@@ -101,7 +101,7 @@ class EngineCore:
         with self._gate:
             if self._closed:
                 why = f"it failed: {self._broken!r}" if self._broken else "it was closed"
-                raise EngineError(f"the engine takes no more requests; {why}") from self._broken
+                raise EngineError(f"the engine accepts no more requests; {why}") from self._broken
             events: SimpleQueue[Event] = SimpleQueue()
             requests = tuple(self._door.requests(prompt, params, seed, key, sink or events, name, shorten))
             self._inbox.put(("submit", requests))
@@ -297,4 +297,4 @@ class EngineCore:
         except Exception as error:
             self._recorder = NULL
             for request in self._requests.values():
-                request.warnings.append(f"the recorder failed and was given up: {error!r}")
+                request.warnings.append(f"the recorder failed and was disabled: {error!r}")

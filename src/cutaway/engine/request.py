@@ -102,7 +102,7 @@ class Request:
         answer = self.outputs
         prompt, what = self.shorten(max(0, context - answer - room_for_more(context)))
         shorter = len(prompt) < self.work.prompt
-        end = f"{what} in all" if shorter else "no more of the prompt can be left out, and it ended"
+        end = f"{what} in all" if shorter else "no more of the prompt can be dropped, so the answer ended"
         self.warnings.append(
             f"truncation: after {answer} tokens of the answer the context of {context} was full; {end}"
         )

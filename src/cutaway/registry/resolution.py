@@ -58,10 +58,10 @@ def resolve(name_or_path: str | Path, *, pull: bool = False, progress: Progress 
     if not pull:
         if manifest is not None:
             raise HashMismatchError(
-                f"the stored files of {manifest.name} are not what its manifest says",
-                hint=f"fetch it anew with: cutaway pull {name}",
+                f"the stored files of {manifest.name} do not match its manifest",
+                hint=f"download it again with: cutaway pull {name}",
             )
-        raise ModelNotFoundError(f"{name!r} is known, but not on this machine", hint=f"fetch it: cutaway pull {name}")
+        raise ModelNotFoundError(f"{name!r} has not been downloaded", hint=f"download it with: cutaway pull {name}")
     if manifest is not None and not wanted:
         wanted = [_Wanted(manifest.source, manifest.name, manifest.sha256, manifest.size, manifest.licence)]
     return _fetch_first(wanted, progress)
@@ -131,7 +131,7 @@ def _fetch_first(wanted: Sequence[_Wanted], progress: Progress | None) -> Resolv
     if len(failures) == 1:
         raise failures[0]
     reasons = "; ".join(f"{w.at}: {e.message}" for w, e in zip(wanted, failures, strict=True))
-    raise DownloadError(f"{wanted[0].name} could not be fetched from any of {len(wanted)} sources: {reasons}")
+    raise DownloadError(f"{wanted[0].name} could not be downloaded from any of {len(wanted)} sources: {reasons}")
 
 
 def _fetch(wanted: _Wanted, progress: Progress | None) -> Resolved:
@@ -245,5 +245,5 @@ def verify(manifest: Manifest) -> None:
     wrong = store.first_wrong_file(manifest)
     if wrong is not None:
         raise HashMismatchError(
-            f"{wrong} is not what was fetched", hint=f"cutaway rm {manifest.name}, then fetch it again"
+            f"{wrong} does not match its recorded hash", hint=f"cutaway rm {manifest.name}, then download it again"
         )

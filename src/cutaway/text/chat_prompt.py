@@ -54,7 +54,7 @@ def _with_tools(
         return known, messages, tools, ""
     if tool_format is None:
         raise ParameterError(
-            "tools cannot be used: neither the model's template nor its family tells how it writes calls",
+            "tools cannot be used: neither the model's template nor its family defines a tool-call format",
             code="tools_unsupported",
         )
     added = tool_instructions(tool_format, tools)

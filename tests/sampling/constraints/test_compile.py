@@ -133,7 +133,7 @@ def test_a_large_enum_is_quick_and_cached() -> None:
         ("regex", "(?=a)b", "look-around"),
         ("json_schema", "", "no JSON"),
         ("json_schema", "[1]", "must be an object"),
-        ("json_schema", False, "accepts nothing"),
+        ("json_schema", False, "accepts no value"),
         ("json_schema", {"type": "strin"}, "at #.*strin"),
         ("json_schema", {"properties": {"a": {"pattern": "(?=a)b"}}}, "at #/properties/a.*look-around"),
         ("json_schema", {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, "no integer"),

@@ -134,7 +134,7 @@ def test_none_needs_nothing() -> None:
     [
         ([], {"choice": "required"}, "tools is empty"),
         (TOOLS, {"name": "nowhere"}, "'nowhere', which is not in tools"),
-        (TOOLS, {"choice": "maybe"}, "must be auto, required or none"),
+        (TOOLS, {"choice": "maybe"}, "must be auto, required, none, or"),
         ([{"function": 5}], {}, r"tools\[0\] must be an object"),
         ([{"function": {"name": ""}}], {}, "name is ''"),
         ([{"name": "f", "strict": True, "parameters": {"type": "array"}}], {}, "an object"),

@@ -100,7 +100,7 @@ def test_models_are_told_of(smol: Running) -> None:
     assert smol.client.get("/api/version").json()["version"]
     assert smol.ok("/api/generate", model="smol")["done_reason"] == "load"
     assert "cannot compute embeddings" in smol.refused("/api/embed", model="smol", input="x")
-    assert "served are: smol" in smol.refused("/api/chat", 404, model="llama3", messages=HELLO)
+    assert "the served models are: smol" in smol.refused("/api/chat", 404, model="llama3", messages=HELLO)
 
 
 @pytest.mark.models

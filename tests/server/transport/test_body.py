@@ -1,4 +1,4 @@
-"""Bodies that programs send and should not: keys that stand twice, halves of characters, older encodings."""
+"""Bodies that programs send and should not: keys that appear twice, halves of characters, older encodings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRADITIONAL = ["今天天氣很好，我們去公園散步吧。", "請用中文
 BOTH = ("gb18030", "big5")
 
 
-# --- keys that stand twice --------------------------------------------------------------------------------------------
+# --- keys that appear twice -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "body",
     ['{"prompt": "a", "prompt": "b"}', '{"prompt": null, "prompt": "b"}', '{"prompt": "b", "prompt": "b"}',

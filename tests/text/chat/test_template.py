@@ -162,7 +162,7 @@ def test_a_failing_template_says_how(template: Make) -> None:
 
 def test_a_template_that_does_not_parse_says_where(template: Make) -> None:
     for broken in (template("a\n{% if %}"), template("fine", tool_use="\n{% nothing %}")):
-        with pytest.raises(TemplateError, match=r"does not parse: .*, line 2"):
+        with pytest.raises(TemplateError, match=r"cannot be parsed: .*, line 2"):
             broken.check()
 
 

@@ -108,7 +108,7 @@ def test_merges_that_lead_to_a_control_token_are_stopped(tmp_path: Path) -> None
     ("content", "error", "what"),
     [
         ("{", TokenizerError, "not valid JSON"),
-        ("[]", TokenizerError, "must hold an object"),
+        ("[]", TokenizerError, "must contain a JSON object"),
         ('{"model": {"type": "WordPiece", "vocab": {}}}', UnsupportedError, "WordPiece"),
         ('{"model": {"type": "BPE", "vocab": {"a": 0}}, "decoder": null}', UnsupportedError, "decoder"),
         (

@@ -57,7 +57,7 @@ class NativeBackend:
         if isinstance(threads, int):
             threads = Threads(threads, "as asked")
         if threads is not None and threads.count < 1:
-            raise ParameterError(f"threads = {threads.count} (at least 1)")
+            raise ParameterError(f"threads is {threads.count}; it must be at least 1")
         self.limits = StepLimits(max_tokens, max_rows)
         self._chosen, self._adapts = threads, adapts
 
@@ -92,7 +92,7 @@ class NativeBackend:
         if layout.head_dim % 2:
             raise UnsupportedError(f"head_dim {layout.head_dim} is odd: the CPU backend stores keys in pairs")
         if layout.page_size % 16:
-            raise ParameterError(f"page_size = {layout.page_size} (a multiple of 16)")
+            raise ParameterError(f"page_size is {layout.page_size}; it must be a multiple of 16")
         layers: dict[int, Any] = {}
         for index, group in enumerate(layout.groups):
             pool = _native.PagePool(

@@ -99,7 +99,7 @@ class Matcher:
         if not self._mask.any():
             raise EngineError(
                 "the constraint leaves no token", code="constraint_failed",
-                hint="what it asks for here cannot be written, or this vocabulary cannot write it",
+                hint="the text that it requires here does not exist, or this vocabulary cannot express it",
             )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ class _Vocabulary:
         self._lock = threading.Lock()
         self._cache: OrderedDict[tuple[str, str], Constraint] = OrderedDict()
         if not self.end_ids:
-            raise ParameterError("this model names no end token, so that no output of a fixed form could end")
+            raise ParameterError("this model has no end token, so an output of a fixed form could never end")
         wrapped = TokenizerWrapper(_Spelled(tokenizer))
         # In two parts, with a breath for other threads between them: each holds the interpreter lock.
         plain = LLTokenizer(wrapped, eos_token=sorted(self.end_ids), slices=[])
@@ -174,7 +174,7 @@ class _Vocabulary:
         if first.is_error():
             raise ParameterError(f"{name} cannot be enforced: {_short(first.get_error())}")
         if not possible:
-            raise ParameterError(f"{name}: nothing that this vocabulary can write satisfies it")
+            raise ParameterError(f"{name}: no text that this vocabulary can express satisfies it")
         told = (*warnings, *(f"{name}: {_short(warning)}" for warning in matcher.get_grammar_warnings()))
         return Constraint(self, matcher, told, time.perf_counter() - begin)
 

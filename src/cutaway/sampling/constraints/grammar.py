@@ -33,7 +33,7 @@ def canonical(kind: ConstraintKind, source: Any, name: str) -> tuple[str, tuple[
         return json.dumps(schema), warnings
     text = json.dumps(list(source)) if kind == "choice" else str(source)
     if len(text) > LONGEST_TEXT:
-        raise ParameterError(f"{kind} has {len(text)} characters; at most {LONGEST_TEXT} are taken")
+        raise ParameterError(f"{kind} has {len(text)} characters; at most {LONGEST_TEXT} are allowed")
     return text, ()
 
 
@@ -100,5 +100,5 @@ def _spelled(match: re.Match[str]) -> str:
     if number < 0x80:
         return f"\\x{number:02x}"
     if number > 0x10FFFF or 0xD800 <= number < 0xE000:
-        raise ParameterError(f"grammar: {match[0]} is no character")
+        raise ParameterError(f"grammar: {match[0]} is not a character")
     return chr(number)

@@ -59,7 +59,7 @@ def enforceable(
     if plain is True:
         return {}, ()
     if plain is False:
-        raise ParameterError(f"{name} is false: it accepts nothing")
+        raise ParameterError(f"{name} is false, which accepts no value")
     if not isinstance(plain, dict):
         raise ParameterError(f"{name} is {plain!r:.40}; it must be an object, true or JSON text of one")
     for _, inner in subschemas(plain):
@@ -70,9 +70,9 @@ def enforceable(
     try:
         ends = check.ends(plain, frozenset())
     except RecursionError:
-        raise ParameterError(f"{name}: its references lead too deep") from None
+        raise ParameterError(f"{name}: its references are nested too deeply") from None
     if not ends:
-        raise ParameterError(f"{name}: $ref: what it refers to refers back to it without end; no JSON is accepted")
+        raise ParameterError(f"{name}: $ref: the references form an endless cycle; no JSON is valid")
     for key in ("$schema", "$id", "x-guidance"):
         plain.pop(key, None)
     return plain, tuple(check.warnings)
@@ -101,7 +101,7 @@ def _plain(schema: Any, name: str) -> Any:
     try:
         text = schema if isinstance(schema, str) else json.dumps(schema, default=_mapping, allow_nan=False)
         if len(text) > LONGEST:
-            raise ParameterError(f"{name} has {len(text)} characters; at most {LONGEST} are taken")
+            raise ParameterError(f"{name} has {len(text)} characters; at most {LONGEST} are allowed")
         plain = json.loads(text)
         if _depth(plain) > DEEPEST:
             raise ParameterError(f"{name} is nested more than {DEEPEST} levels deep")
@@ -109,7 +109,7 @@ def _plain(schema: Any, name: str) -> Any:
     except RecursionError:
         raise ParameterError(f"{name} is nested more than {DEEPEST} levels deep") from None
     except (ValueError, TypeError) as error:
-        raise ParameterError(f"{name} is no JSON: {error}") from None
+        raise ParameterError(f"{name} is not valid JSON: {error}") from None
 
 
 def _mapping(value: Any) -> Any:
@@ -145,7 +145,7 @@ class _Check:
         if isinstance(schema, bool):
             return
         if not isinstance(schema, dict):
-            self._refuse(place, f"{schema!r:.40} is no schema; it must be an object, true or false")
+            self._refuse(place, f"{schema!r:.40} is not a schema; it must be an object, true or false")
         for keyword, value in list(schema.items()):
             try:
                 self._keyword(schema, keyword, value, place)
@@ -157,7 +157,7 @@ class _Check:
         for key, inner in list(inner_schemas(schema)):
             if not isinstance(inner, dict | bool) and self._dropped is not None:
                 drop(schema, key.partition("/")[0])
-                self._dropped.append(f"{key} at {place}: {inner!r:.40} is no schema")
+                self._dropped.append(f"{key} at {place}: {inner!r:.40} is not a schema")
                 continue
             self.schema(inner, f"{place}/{key}")
 
@@ -203,7 +203,7 @@ class _Check:
         if "string" in (types if isinstance(types, list) else [types]):
             known = ", ".join(sorted(FORMATS))
             self._refuse(place, f"format {value!r} cannot be enforced (these can: {known})")
-        self.warnings.append(f"{self._name}: format {value!r} at {place} speaks of strings only; it was not enforced")
+        self.warnings.append(f"{self._name}: format {value!r} at {place} applies to strings only and was not enforced")
 
     def _number(self, keyword: str, value: int | float, place: str) -> None:
         """Numbers are enforced as doubles."""

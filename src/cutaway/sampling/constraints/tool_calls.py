@@ -63,7 +63,7 @@ def tool_constraint(
     """
     known = tool_format(format)
     if choice not in ("auto", "required", "none"):
-        raise ParameterError(f"tool choice is {choice!r}; it must be auto, required or none (a tool: give its name)")
+        raise ParameterError(f"tool choice is {choice!r}; it must be auto, required, none, or the name of a tool")
     if choice == "none" and name is None:
         return ToolConstraint(None, (), ())
     warnings: list[str] = []

@@ -219,11 +219,11 @@ def _own(stage: Stage) -> Edit:
         try:
             result = stage(row, history.prompt, tuple(history.generated))
         except Exception as error:
-            raise EngineError(f"the own stage {name} failed: {type(error).__name__}: {error}") from error
+            raise EngineError(f"the custom stage {name} failed: {type(error).__name__}: {error}") from error
         if result is None or result is row:
             return
         if np.shape(result) != row.shape:
-            raise EngineError(f"the own stage {name} returned shape {np.shape(result)}; it must return {row.shape}")
+            raise EngineError(f"the custom stage {name} returned shape {np.shape(result)}; it must return {row.shape}")
         row[:] = result
 
     return edit

@@ -102,7 +102,7 @@ class Texts:
 def _prompts(fields: Completion) -> list[Prompt]:
     """The prompts of the request. Raises ApiError if there are none, or for options that the route does not support."""
     if fields.best_of is not None and fields.best_of != (fields.n or 1):
-        raise bad_request("best_of is not supported here; it may only equal n", "best_of", "parameter_unsupported")
+        raise bad_request("best_of is not supported here; it must equal n", "best_of", "parameter_unsupported")
     if fields.truncation == "auto":
         raise bad_request(
             "truncation 'auto' drops turns of a chat; a prompt has no turns", "truncation", "parameter_unsupported"

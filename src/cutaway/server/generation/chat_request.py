@@ -107,7 +107,7 @@ def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: Sampling
 def _format(served: Served) -> str:
     if served.tool_format is None:
         raise bad_request(
-            f"it is not known how {served.name} writes tool calls: neither its template nor its family tells",
+            f"{served.name} has no known tool-call format: neither its template nor its family defines one",
             "tools", "tools_unsupported",
         )  # fmt: skip
     return served.tool_format
@@ -132,10 +132,10 @@ def _reasoned(
     format, budget = served.reasoning, dialogue.reasoning_budget
     if format is None:
         if dialogue.thinks:
-            warnings.append(f"thinking was ignored: {served.name} does not reason, as far as its template tells")
+            warnings.append(f"thinking was ignored: {served.name} does not reason, according to its template")
         elif budget is not None:
             raise bad_request(
-                f"{served.name} does not reason, as far as its template tells",
+                f"{served.name} does not reason, according to its template",
                 "reasoning_budget",
                 "parameter_unsupported",
             )
@@ -211,8 +211,8 @@ def chosen_tools(
         return tools or (), "required", None
     name = _named(choice)
     if name not in names:
-        said = f"tools are {', '.join(names)}" if names else "there are no tools"
-        raise bad_request(f"tool_choice names {name!r}; {said}", "tool_choice", "parameter_invalid")
+        known = f"tools are {', '.join(names)}" if names else "there are no tools"
+        raise bad_request(f"tool_choice names {name!r}; {known}", "tool_choice", "parameter_invalid")
     return tools or (), "required", name
 
 

@@ -51,7 +51,7 @@ class Mailbox:
             while self._events:
                 yield self._events.popleft()
             if self._full:
-                raise SlowReaderError(f"{self._most} tokens wait for a reader that does not take them")
+                raise SlowReaderError(f"{self._most} tokens are waiting for a client that does not read them")
             self._filled.clear()
             self._told = False
             if not self._events and not self._full:

@@ -38,7 +38,8 @@ class Names:
         if target is None:
             shown = name if len(name) <= 100 else name[:100] + "..."
             raise ApiError(
-                404, f"no model is served as {shown!r}; served are: {', '.join([*self.models, *self.aliases])}",
+                404,
+                f"no model is served as {shown!r}; the served models are: {', '.join([*self.models, *self.aliases])}",
                 code="model_not_found", param="model", type="invalid_request_error",
             )  # fmt: skip
         return (target if isinstance(target, str) else _drawn(target, request_id)), pin

@@ -39,7 +39,7 @@ def model_hash(path: Path, manifest: Manifest | None, *, always: bool) -> tuple[
         for name, digest in found:
             if digest != promised[name]:
                 raise HashMismatchError(
-                    f"{name} has the SHA-256 {digest}, not {promised[name]}", hint="fetch it again: cutaway pull"
+                    f"{name} has the SHA-256 {digest}, not {promised[name]}", hint="download it again: cutaway pull"
                 )
         return manifest.sha256, read
     if len(found) == 1:

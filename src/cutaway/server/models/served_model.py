@@ -97,7 +97,7 @@ def look(config: ModelConfig, *, always_hash: bool) -> Looked:
     sha256, hashed = model_hash(found.path, found.manifest, always=always_hash)
     wanted = (config.sha256 or "").lower().removeprefix("sha256:")
     if not sha256.startswith(wanted):
-        raise HashMismatchError(f"{config.model} has the SHA-256 {sha256}, and the config wants {wanted}")
+        raise HashMismatchError(f"{config.model} has the SHA-256 {sha256}, but the config requires {wanted}")
     with open_model(found.path) as file:
         scaling = parse_rope_scaling(config.rope_scaling) if config.rope_scaling else None
         options = LoadOptions(config.context, config.contexts or CONTEXTS, _kv(config.kv_k), _kv(config.kv_v), scaling)

@@ -85,8 +85,8 @@ def _checked(keys: Iterable[str], where: str) -> list[str]:
     for number, key in enumerate(found, 1):
         if not key.isascii() or not key.isprintable() or " " in key:
             raise ConfigError(
-                f"key {number} of {where} holds a character that no request can send",
-                hint="keys are of printable ASCII characters without blanks",
+                f"key {number} of {where} contains a character that a request cannot send",
+                hint="keys consist of printable ASCII characters without spaces",
             )
         if not key:
             raise ConfigError(f"key {number} of {where} is empty")

@@ -52,7 +52,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
                 if len(body) > max_bytes:
                     raise _too_large(max_bytes)
     except TimeoutError:
-        raise ApiError(408, f"the body did not come within {BODY_SECONDS:g} s", code="request_timeout") from None
+        raise ApiError(408, f"the body did not arrive within {BODY_SECONDS:g} s", code="request_timeout") from None
     return bytes(body)
 
 
@@ -61,7 +61,7 @@ def parse_json(body: bytes, max_depth: int, encodings: Sequence[str] = (), named
     text, warnings = _text(body, encodings, named)
     if "\0" in text:
         raise bad_request(
-            f"the body holds NUL bytes; {looks_like(body)}. JSON is sent in UTF-8", code="encoding_invalid"
+            f"the body holds NUL bytes; {looks_like(body)}. JSON must be sent in UTF-8", code="encoding_invalid"
         )
     if not text.strip():
         raise bad_request("the body is empty; it must be a JSON object", code="json_invalid")
@@ -97,29 +97,31 @@ def _text(body: bytes, encodings: Sequence[str], named: str) -> tuple[str, list[
     except UnicodeDecodeError as error:
         if (found := decode_chinese(body, encodings, named)) is not None:
             text, name = found
-            return text, [f"the body was read as {name}; JSON is sent in UTF-8"]
+            return text, [f"the body was read as {name}; JSON must be sent in UTF-8"]
         raise bad_request(
             f"the body is not UTF-8 (byte {error.start} is 0x{body[error.start]:02x}); {looks_like(body)}. "
-            "JSON is sent in UTF-8",
+            "JSON must be sent in UTF-8",
             code="encoding_invalid",
         ) from None
 
 
 def _check_strings(value: dict[str, Any]) -> None:
-    """That no key and no string holds half a surrogate pair, which is no text. Raises ApiError."""
+    """That no key and no string contains half a surrogate pair, which is not valid text. Raises ApiError."""
     level: list[tuple[str, Any]] = [("", value)]
     while level:
         inner: list[tuple[str, Any]] = []
         for path, one in level:
             if isinstance(one, str) and _HALF.search(one):
                 raise bad_request(
-                    f"{path} holds half a surrogate pair, which is no text", re.split(r"[.\[]", path)[0],
+                    f"{path} contains half a surrogate pair, which is not valid text", re.split(r"[.\[]", path)[0],
                     "encoding_invalid",
                 )  # fmt: skip
             if isinstance(one, dict):
                 if wrong := next((key for key in one if _HALF.search(key)), None):
-                    raise bad_request(f"the key {ascii(wrong)[:80]} holds half a surrogate pair, which is no text",
-                                      code="encoding_invalid")  # fmt: skip
+                    raise bad_request(
+                        f"the key {ascii(wrong)[:80]} contains half a surrogate pair, which is not valid text",
+                        code="encoding_invalid",
+                    )
                 inner += [(f"{path}.{key}" if path else key, v) for key, v in one.items()]
             elif isinstance(one, list):
                 inner += [(f"{path}[{at}]", v) for at, v in enumerate(one)]
@@ -142,7 +144,7 @@ def _kind(value: Any) -> str:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _too_large(max_bytes: int) -> ApiError:

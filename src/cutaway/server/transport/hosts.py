@@ -72,8 +72,8 @@ class Hosts:
         theirs = _parsed(urlsplit(origin).netloc) if "://" in origin else (None, "")
         if theirs[0] is None or theirs not in [_parsed(host) for host in named]:
             raise ApiError(
-                403, f"pages of {origin[:100]!r} may not use this server; --cors-origin, or server.cors_origins in the "
-                "config, can allow it", code="origin_not_allowed",
+                403, f"web pages of {origin[:100]!r} may not use this server; allow them with --cors-origin, or with "
+                "server.cors_origins in the config", code="origin_not_allowed",
             )  # fmt: skip
 
     def _check_body(self, headers: Headers) -> None:
@@ -81,7 +81,7 @@ class Hosts:
         empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
         if not empty and not _JSON.fullmatch(kind):
             raise ApiError(
-                415, f"a page must send its body as application/json, and not as {kind or 'nothing named'!r}",
+                415, f"a web page must send its body as application/json, not as {kind or 'nothing named'!r}",
                 code="content_type_unsupported",
             )  # fmt: skip
 

@@ -81,7 +81,7 @@ class Tapes:
         at = int(number) + 1 if number.isdecimal() and len(number) < 10 else 0
         if tape is None or not 0 < at <= len(tape.events):
             kept = f"they are kept for {self.seconds:g} s" if self.seconds else "this server keeps none (server.resume)"
-            raise ApiError(404, f"no stream goes on after event {last[:100]!r}; {kept}", code="stream_not_found")
+            raise ApiError(404, f"no stream can be resumed after event {last[:100]!r}; {kept}", code="stream_not_found")
         return self._watched(caller, tape, at)
 
     async def _watched(self, caller: str, tape: Tape, at: int) -> AsyncIterator[bytes]:

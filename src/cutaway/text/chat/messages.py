@@ -70,7 +70,7 @@ def _message(message: Any, where: str) -> dict[str, Any]:
 def _reasoning(message: dict[str, Any], where: str) -> None:
     said = {name: message.pop(name) for name in REASONING if isinstance(message.get(name), str)}
     if len(set(said.values())) > 1:
-        _fail(f"{where}: {' and '.join(said)} mean the same here, and differ")
+        _fail(f"{where}: {' and '.join(said)} have the same meaning but different values")
     if any(said.values()):
         message["reasoning_content"] = next(iter(said.values()))
 

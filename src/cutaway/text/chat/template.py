@@ -90,7 +90,7 @@ class ChatTemplate:
         Raises as `render`.
         """
         if continue_final_message and add_generation_prompt:
-            raise ParameterError("add_generation_prompt and continue_final_message exclude each other; give one")
+            raise ParameterError("add_generation_prompt and continue_final_message cannot be combined")
         try:
             given = (
                 checked_messages(messages),
@@ -136,7 +136,7 @@ class ChatTemplate:
                 compiled = make_environment(guard.join).from_string(source)
             except (TemplateSyntaxError, RecursionError) as error:
                 line = f", line {error.lineno}" if isinstance(error, TemplateSyntaxError) else ""
-                raise TemplateError(f"the chat template does not parse: {error}{line}") from error
+                raise TemplateError(f"the chat template cannot be parsed: {error}{line}") from error
             self._compiled[source, guard.character] = compiled
         return compiled
 
@@ -241,6 +241,6 @@ def _cut_at(text: str, sentinel: str) -> str:
     """The text up to the end of the message to be continued."""
     place = text.rfind(sentinel)
     if place < 0:
-        raise TemplateError("the last message cannot be continued: the template does not write it as it is")
+        raise TemplateError("the last message cannot be continued: the template does not render its text unchanged")
     kept = text[:place]
     return kept if text.startswith(sentinel + " ", place) else kept.rstrip()

@@ -17,7 +17,7 @@ def fit(tokenizer: Tokenizer, rows: int) -> None:
     tokenizer.vocabulary.rows = max(size, rows)
     if lost := [id for id in sorted(tokenizer.end_ids) if not 0 <= id < rows]:
         ids = f"the model's ids are 0 to {rows - 1}"
-        tokenizer.warnings.append(f"end tokens {lost} are named, but {ids}: they never come")
+        tokenizer.warnings.append(f"end tokens {lost} do not exist ({ids}) and are ignored")
         tokenizer.end_ids = tokenizer.end_ids.difference(lost)
     if size > rows:
         _shorten(tokenizer, rows, size)

@@ -20,7 +20,7 @@ def read_json(file: Path) -> tuple[str, dict[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise TokenizerError(f"{file} is not valid JSON: {error}") from error
     if not isinstance(content, dict):
-        raise TokenizerError(f"{file} must hold an object")
+        raise TokenizerError(f"{file} must contain a JSON object")
     return text, content
 
 

@@ -119,7 +119,7 @@ def _teach(model: dict[str, Any], missing: list[dict[str, Any]]) -> None:
             raise TokenizerError(f"tokenizer.json: added token {entry['content']!r} has the id of another piece")
         gap = entry["id"] - len(model["vocab"])
         if gap > 1024:
-            raise TokenizerError(f"tokenizer.json: added token {entry['content']!r} lies {gap} ids behind the pieces")
+            raise TokenizerError(f"tokenizer.json: added token {entry['content']!r} lies {gap} ids beyond the pieces")
         model["vocab"] += [[f"\ufdd0{len(model['vocab']) + n}", -1e9] for n in range(gap)]  # no text holds it
         model["vocab"].append([entry["content"], -1e9])
 

@@ -126,7 +126,7 @@ def _vocabulary(model: SentencePieceModel, added: list[_Added]) -> Vocabulary:
     count = len(model.pieces)
     size = max(count, added[-1].id + 1 if added else 0)
     if size - count > _MAX_GAP + len(added):
-        raise TokenizerError(f"added token {added[-1].text!r} has the id {added[-1].id}, behind {count} pieces")
+        raise TokenizerError(f"added token {added[-1].text!r} has the id {added[-1].id}, beyond the {count} pieces")
     tokens = model.pieces + [""] * (size - count)
     types = np.array(model.types + [UNUSED] * (size - count), np.uint8)
     for entry in added:

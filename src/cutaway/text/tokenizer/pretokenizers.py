@@ -178,7 +178,7 @@ def pre_tokenizer(name: str | None) -> PreTokenizer:
     """
     if name is None:
         raise UnsupportedError(
-            "the file does not say how its byte-level vocabulary cuts text: tokenizer.ggml.pre is missing",
+            "the file does not say how its byte-level vocabulary splits text: tokenizer.ggml.pre is missing",
             hint="convert the model again with a current converter; guessing would change token ids silently",
             code="pre_tokenizer_unknown",
         )

@@ -112,7 +112,7 @@ class CallReader:
         if not place and self._calls.unmarked and self._scanner.key not in _BESIDE:
             raise NotACallError(f"it has {self._scanner.key!r}")
         if place in self._from:
-            raise NotACallError(f"its {place} stand twice" if place == "arguments" else f"its {place} stands twice")
+            raise NotACallError(f"its {place} appear twice" if place == "arguments" else f"its {place} appears twice")
         if place:
             self._from[place] = len(self._text) - 1
 
@@ -164,7 +164,7 @@ class CallReader:
                     return value
             except (ValueError, RecursionError):
                 pass
-        raise NotACallError("its arguments are no object")
+        raise NotACallError("its arguments are not an object")
 
 
 class JsonCalls:
@@ -197,7 +197,7 @@ class JsonCalls:
             self._call = CallReader(self._calls, eager=self._eager)
             self._call.feed(character)
         else:
-            raise NotACallError(f"no call begins with {character!r}")
+            raise NotACallError(f"a call cannot begin with {character!r}")
         return False
 
     def cut(self) -> None:
@@ -231,7 +231,7 @@ class NamedCall:
             return False
         match = _HEAD.fullmatch(self._head)
         if match is None:
-            raise NotACallError("no name stands before the arguments")
+            raise NotACallError("there is no name before the arguments")
         self._calls.check_more()
         self._calls.check(match[1])
         self._head, self._scanner = match[1], JsonScanner()

@@ -261,7 +261,7 @@ class _Opening:
             return self._reader.feed(character)
         self._seen += character
         if len(self._seen) > LONGEST_HEAD:
-            raise NotACallError("nothing but blanks follows")
+            raise NotACallError("only blanks follow")
         start = self._seen.strip()
         if not start:
             return False

@@ -87,4 +87,4 @@ def _keyword(word: ast.keyword) -> str:
 
 
 def _refuse() -> NoReturn:
-    raise NotACallError("it is no call written as Python")
+    raise NotACallError("it is not a call in Python syntax")
