@@ -42,7 +42,7 @@ class Door:
         Raises ParameterError and ContextExceededError.
         """
         if slide is not None and params.prompt_logprobs is not None:
-            raise ParameterError("prompt_logprobs cannot be combined with truncation 'slide', which drops prompt tokens")
+            raise ParameterError("prompt_logprobs cannot be combined with truncation 'slide': it drops prompt tokens")
         tokens = self._checked(prompt, params)
         clamped = [] if slide is not None else self._clamped(len(tokens), params)
         warnings = [*clamped, *self.prepare(params)]
