@@ -77,7 +77,7 @@ def test_models(client: ollama.Client) -> None:
 
 
 def test_errors(client: ollama.Client) -> None:
-    with pytest.raises(ollama.ResponseError, match="served are: smol") as missing:
+    with pytest.raises(ollama.ResponseError, match="the served models are: smol") as missing:
         client.chat(model="llama3", messages=HELLO)
     assert missing.value.status_code == 404
     with pytest.raises(ollama.ResponseError, match="temperature"):

@@ -63,7 +63,7 @@ def test_a_renamed_key_is_taken_with_a_warning(monkeypatch: pytest.MonkeyPatch) 
     warned: list[str] = []
     config = parse_config("n_ctx = 5\n[server]\nlisten_port = 99", warn=warned.append)
     assert (config.context, config.server.port) == (5, 99)
-    assert "server.listen_port is called port now" in warned[0] and len(warned) == 2
+    assert "server.listen_port is now called port" in warned[0] and len(warned) == 2
 
 
 @pytest.mark.parametrize(("said", "value"), [(5, 5), ("6 GB", 6 * 10**9), ("512MiB", 2**29), ("1.5k", 1500), ("7", 7)])
@@ -121,7 +121,7 @@ def test_wrong_content_names_key_expected_and_given(text: str, words: str) -> No
     [
         ('[server]\nmemory = "lots"', "a size such as 6 GB"),
         ('[[models]]\nmodel = "a"\nname = "x"\n[[models]]\nmodel = "b"\nname = "x"', "two models are served as 'x'"),
-        ('[aliases]\ny = "xx"\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names 'xx'; served are x"),
+        ('[aliases]\ny = "xx"\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names 'xx'; the served models are x"),
         ('[aliases]\ny = { x = 1, z = 2 }\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names 'z'"),
         ('[aliases]\nx = "x"\n[[models]]\nmodel = "a"\nname = "x"', "also the name of a served model"),
         ('[aliases]\ny = {}\n[[models]]\nmodel = "a"\nname = "x"', "aliases.y names no model"),
@@ -174,5 +174,5 @@ def test_names_are_held_against_each_other_as_far_as_they_are_known() -> None:
     check_names(["x"], {"a": "of a file"}, known=False)
     with pytest.raises(ConfigError) as raised:
         check_names(["x", "y"], {"a": "yy"}, where="here: ")
-    assert raised.value.message == "here: aliases.a names 'yy'; served are x, y"
+    assert raised.value.message == "here: aliases.a names 'yy'; the served models are x, y"
     assert raised.value.hint == "did you mean 'y'?"

