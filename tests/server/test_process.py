@@ -125,7 +125,7 @@ def test_what_outlasts_the_grace_ends_with_an_error_event(smollm2_path: Path, tm
         (("--port", "99999"), "server.port must be less than or equal to 65535"),
         (("--log-level", "loud"), "logging.level must be 'debug'"),
         (("--memory", "lots"), "such as 6 GB"),
-        (("--config", "none.toml"), "looked at"),
+        (("--config", "none.toml"), "searched"),
     ],
 )
 def test_what_cannot_be_served_is_said_and_exits_with_2(
