@@ -94,10 +94,10 @@ class Readings:
             self._line.append(reading)
 
     def _release(self) -> None:
-        """Give the pages back."""
+        """Give the pages back; what is written of them stays findable."""
         work = self._line[0].work
         if work.id in self._pages:
-            self._pages.close(work.id)
+            self._pages.close(work.id, work.tokens)
             work.computed = 0
 
     def make_way(self) -> None:
@@ -121,6 +121,10 @@ class Readings:
         if count < 1:
             return plan
         self._pages.extend(work.id, count)
+        price = self._price(work, count)
+        reading.rows.tokens += count
+        reading.rows.others_us += price if plan.chunks else 0
+        reading.rows.computing_us += price if plan.chunks else price + self._scheduler.cost.base
         rows = min(count, max(0, work.computed + count - work.rows_from))
         return replace(plan, reading=Chunk(work, work.computed, count, rows))
 

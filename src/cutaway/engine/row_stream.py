@@ -20,12 +20,16 @@ class RowStream:
     """An iterator over `count` rows, float32 [vocab] each, a copy of its own. Memory is bounded: the engine computes
     no more while AHEAD_BYTES of rows wait here. Iterate from one thread; leaving it (close, `with`) ends the reading.
 
+    tokens: that were computed for it; computing_us: microseconds of the engine's steps, by its own prediction;
+    others_us: those of them by which steps of requests were longer.
     An iteration raises the error with which the engine ended, if it did.
     """
 
     def __init__(self, count: int, row_bytes: int, wake: Callable[[], None]) -> None:
         """wake: tells the engine that there is room again, or that nobody wants more."""
         self.ahead = max(1, min(AHEAD_ROWS, count, AHEAD_BYTES // max(1, row_bytes)))
+        self.count = count
+        self.tokens = self.computing_us = self.others_us = 0  # what it has cost; the engine's thread writes it
         self.left = count  # rows that are not computed yet; the engine's thread writes it
         self.closed = False
         self.microseconds = 0.0  # that the asker takes for one row, the mean of the last ones

@@ -7,7 +7,7 @@ and for log-probabilities of the distribution drawn from. tests/sampling/test_eq
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from cutaway.sampling.randomness import uniform53
 from cutaway.sampling.stages.constraint import form_stage
 from cutaway.sampling.stages.find import edits, truncations
 from cutaway.sampling.stages.history import History
-from cutaway.sampling.stages.ledger import Views
+from cutaway.sampling.stages.ledger import View, Views
 from cutaway.sampling.stages.temperature import temperature_at
 from cutaway.sampling.stages.truncation import Candidates, Moment, candidates, draw, surprises
 from cutaway.text import Tokenizer
@@ -56,6 +56,15 @@ class Choice:
     after: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What the stages make of a row whose token is known. drawn: the token that they choose; views: the distribution
+    after each stage, the model's own first."""
+
+    drawn: int
+    views: tuple[View, ...]
+
+
 Draw = tuple[float, int, float, float, int]
 """1 / temperature (0: the best token), top_k, top_p, min_p, 53 random bits."""
 
@@ -65,6 +74,7 @@ class Sampler:
 
     seed: the request's, drawn by the engine where it named none; choice: 0 to n - 1; prompt: its token ids; end_ids:
     the model's end tokens; tokenizer: for bad words that are texts, DRY, constraints and the reasoning budget.
+    most_surprise: mirostat's state, in bits.
     Raises ParameterError where they need it and there is none, and for a constraint that cannot be enforced.
     """
 
@@ -85,7 +95,7 @@ class Sampler:
         self._history = History(prompt, ngram=int(params.no_repeat_ngram))
         self._form = form_stage(params, tokenizer, end_ids)
         self._edits = edits(params, end_ids=end_ids, tokenizer=tokenizer, form=self._form)
-        self._most_surprise = 2.0 * float(params.mirostat_tau)
+        self.most_surprise = 2.0 * float(params.mirostat_tau)
         self._processed = params.logprobs is not None and params.logprobs_mode == "processed"
         self._staged_only = self._processed or any(getattr(params, name) != off for name, off in UNFUSED.items())
         moving = params.temperature_end is not None or bool(params.dynamic_temperature_range)
@@ -113,17 +123,43 @@ class Sampler:
         Raises EngineError where the row holds NaN or +inf or leaves no token (nothing is remembered then), and
         ParameterError at the first row where the parameters name a token that the vocabulary has not.
         """
+        raw = self._row(logits)
+        surprise = self.most_surprise
+        choice = self._chosen(raw, recorder, drawn)
+        if self._is_unused(choice.token):  # seldom: so it is looked at afterwards, and drawn again without all of them
+            self.most_surprise = surprise
+            choice = self._chosen(raw, recorder, None, masked=True)
+        self.accept(choice.token)
+        return choice
+
+    def review(self, logits: Row, token: int) -> Review:
+        """What `choose` does to the row when a recorder looks, but the next token is `token`, whatever is drawn.
+
+        Raises as `choose`, and EngineError where the form of the output does not let the token come.
+        """
+        raw, surprise, views = self._row(logits), self.most_surprise, Views()
+        drawn, kept = self._staged(self._edited(raw, views), views)
+        if self._is_unused(drawn):
+            self.most_surprise, views = surprise, Views()
+            drawn, kept = self._staged(self._edited(raw, views, masked=True), views)
+        if drawn != token:
+            self.most_surprise = surprise
+            self._learn_surprise(kept, np.flatnonzero(kept.ids == token))
+        self.accept(token)
+        return Review(drawn, tuple(views.seen))
+
+    def _row(self, logits: Row) -> Row:
         raw = np.ascontiguousarray(logits, np.float32)
         if len(raw) != self._vocab:
             self.params.check_vocab(len(raw))
             self._vocab = len(raw)
-        surprise = self._most_surprise
-        choice = self._chosen(raw, recorder, drawn)
-        if self._is_unused(choice.token):  # seldom: so it is looked at afterwards, and drawn again without all of them
-            self._most_surprise = surprise
-            choice = self._chosen(raw, recorder, None, masked=True)
-        self.accept(choice.token)
-        return choice
+        return raw
+
+    def _learn_surprise(self, kept: Candidates, places: Iterable[int]) -> None:
+        """places: of the token among `kept`; none where no stage left it."""
+        for place in places if self.params.mirostat else ():
+            surprise = float(surprises(kept)[place])
+            self.most_surprise -= float(self.params.mirostat_eta) * (surprise - float(self.params.mirostat_tau))
 
     def _is_unused(self, token: int) -> bool:
         """Whether it is an entry that pads the vocabulary, or lies beyond it: no text."""
@@ -202,14 +238,12 @@ class Sampler:
             if views is not None:
                 views.keep(name, kept.ids, top=top, inverse=inverse)
         place = draw(kept, self._uniform())
-        if self.params.mirostat:
-            surprise = float(surprises(kept)[place])
-            self._most_surprise -= float(self.params.mirostat_eta) * (surprise - float(self.params.mirostat_tau))
+        self._learn_surprise(kept, (place,))
         return int(kept.ids[place]), kept
 
     def _moment(self, row: Row, top: float) -> Moment:
         coin = uniform53(self.seed, self.choice, len(self._history.generated), use=1) / 2**53
-        return Moment(coin, self._most_surprise, lambda ids: odds_of(row[ids], top, 1.0))
+        return Moment(coin, self.most_surprise, lambda ids: odds_of(row[ids], top, 1.0))
 
     def _count(self, vocab: int, *, whole: bool) -> int:
         k = int(self.params.top_k)

@@ -1,0 +1,141 @@
+"""An explanation for people: the strip, why it stopped, findings, the least certain tokens; or one token's ledger."""
+
+from __future__ import annotations
+
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+from cutaway.cli.prompt import shortened
+from cutaway.cli.terminal import write_table
+from cutaway.cli.token_strip import LEGEND, print_strip
+
+if TYPE_CHECKING:
+    from cutaway.xray.explanation import Explanation
+    from cutaway.xray.leads import Lead
+    from cutaway.xray.loop_account import LoopAccount
+    from cutaway.xray.stop_account import StopAccount
+    from cutaway.xray.token_account import Alternative, TokenAccount
+
+LEAST_CERTAIN = 10
+WIDTH = 100
+
+
+def print_explanation(explanation: Explanation, *, every: bool, width: int = WIDTH) -> None:
+    """every: all tokens in the table, not only the least certain."""
+    tokens = explanation.tokens
+    print_strip([(one.text, one.probability, one.forced) for one in tokens], width)
+    print(f"\n{LEGEND}\n")
+    shown = tokens
+    if not every and len(tokens) > LEAST_CERTAIN:
+        least = sorted(tokens, key=lambda one: (one.forced, one.probability))[:LEAST_CERTAIN]
+        shown = tuple(sorted(least, key=lambda one: one.position))
+        print(f"the {LEAST_CERTAIN} least certain of {len(tokens)} tokens (--tokens lists all)")
+    print_tokens(shown)
+    print_end(explanation, width)
+
+
+def print_end(explanation: Explanation, width: int = WIDTH) -> None:
+    """Why it stopped, the loop, the findings, and what this cost."""
+    _print_stop(explanation.stop, width)
+    if explanation.loop is not None:
+        _print_loop(explanation.loop)
+    if explanation.findings:
+        print()
+    for finding in explanation.findings:
+        at = "" if finding.token is None else f" at token {finding.token}"
+        print(fill(f"! {finding.code}{at}: {finding.what}", width, subsequent_indent="  ", break_long_words=False))
+    cost = explanation.cost
+    others = f"requests beside it lost {cost.others_ms:.0f} ms" if cost.others_ms else "no request ran beside it"
+    print(f"\ncost: {explanation.milliseconds:.0f} ms for {cost.rows} tokens ({cost.tokens} computed again in "
+          f"{cost.milliseconds:.0f} ms of steps); {others}")  # fmt: skip
+
+
+def print_tokens(tokens: tuple[TokenAccount, ...]) -> None:
+    rows = [
+        [
+            str(one.position), shortened(one.text, 20), _share(one.probability), str(one.rank),
+            f"{one.entropy:.2f}", _nats(one.margin), "forced" if one.forced else _share(one.drawn),
+            "" if one.end is None else _share(one.end.probability),
+            ", ".join(f"{shortened(a.text, 14)} {_share(a.probability)}" for a in one.alternatives[:1]),
+        ]
+        for one in tokens
+    ]  # fmt: skip
+    headings = ["tok", "text", "model p", "rank", "entropy", "margin", "drawn p", "end p", "instead"]
+    write_table(headings, rows, right=(0, 2, 3, 4, 5, 6, 7))
+
+
+def print_token(explanation: Explanation) -> None:
+    """The one token that was asked for: its ledger, its alternatives, and where they would have led."""
+    (one,) = explanation.tokens
+    again = "" if one.redrawn == one.token else f"; now #{one.redrawn} would be drawn"
+    print(f"token {one.position} {shortened(one.text, 40)} (#{one.token}), margin {_nats(one.margin)} nats{again}\n")
+    rows = [
+        [
+            stage.name, str(stage.kept), f"{stage.entropy:.3f}", _kl(stage.kl), _kl(stage.kl_model),
+            _share(stage.probability), str(stage.rank), "<- forced" if stage.kept == 1 and one.forced else "",
+        ]
+        for stage in one.stages
+    ]  # fmt: skip
+    headings = ["stage", "kept", "entropy", "KL(before)", "KL(model)", "token p", "rank", ""]
+    write_table(headings, rows, right=(1, 2, 3, 4, 5, 6))
+    print()
+    leads = {lead.token: lead for lead in explanation.leads}
+    rows = [_own_row(one, leads.get(one.token))]
+    rows += [_alternative_row(a, leads.get(a.token)) for a in one.alternatives]
+    write_table(["rank", "token", "model p", "drawn p", "", "cut by", "and then"], rows, right=(0, 2, 3))
+
+
+def _own_row(one: TokenAccount, lead: Lead | None) -> list[str]:
+    return [str(one.rank), shortened(one.text, 16), _share(one.probability), _share(one.drawn), "*", "", _led(lead)]
+
+
+def _alternative_row(a: Alternative, lead: Lead | None) -> list[str]:
+    drawn = _share(a.drawn)
+    return [str(a.rank), shortened(a.text, 16), _share(a.probability), drawn, "", a.cut_by or "", _led(lead)]
+
+
+def _led(lead: Lead | None) -> str:
+    if lead is None:
+        return ""
+    if lead.refused is not None:
+        return f"(cannot follow: {shortened(lead.refused, 30)})"
+    return shortened(lead.continued, 36) + (f" [{lead.ended}]" if lead.ended else "")
+
+
+def _print_stop(stop: StopAccount, width: int) -> None:
+    print()
+    print(fill(f"stopped: {stop.kind}: {stop.why}", width, subsequent_indent="  "))
+    if stop.start is not None:
+        print(f"  in characters {stop.start} to {stop.end}, tokens {stop.first_token} to {stop.last_token}")
+    passed = [end for end in stop.ends if not end.counts]
+    if passed:
+        print(f"  ignore_eos: {', '.join(end.text for end in passed)} did not end it")
+    if stop.nearest:
+        near = ", ".join(f"{_share(n.probability)} at token {n.position} (rank {n.rank})" for n in stop.nearest[:3])
+        print(f"  end token ({stop.nearest[0].text}) nearest before: {near}")
+    if stop.last is not None and stop.kind not in ("end_token", "stop_token"):
+        print(f"  at the last token: {_share(stop.last.probability)}, rank {stop.last.rank}")
+
+
+def _print_loop(loop: LoopAccount) -> None:
+    print(f"\nloop: {loop.period} tokens, {loop.repeats} times, from token {loop.start} to {loop.end - 1}; alarm at "
+          f"{loop.seen}: {shortened(loop.text, 40)}")  # fmt: skip
+    if loop.entropy:
+        trend = ", ".join(f"{r}: {h:.2f}" for r, h in zip(loop.rounds, loop.entropy, strict=True))
+        print(f"  entropy by round: {trend}")
+    if loop.end_probability is not None:
+        print(f"  the end token's best chance inside: {_share(loop.end_probability)}")
+    if loop.dry_blind:
+        print(f"  DRY does not see it: a round holds its breakers {', '.join(map(repr, loop.dry_blind))}")
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if value >= 0.001 or value == 0 else f"{value:.0e}"
+
+
+def _nats(value: float | None) -> str:
+    return "?" if value is None else f"{value:+.2f}"
+
+
+def _kl(value: float | None) -> str:
+    return "inf" if value is None else f"{value:.3f}"
