@@ -98,3 +98,9 @@ class EngineError(CutawayError):
     """A request ended because the engine failed (a NaN in its logits, a closed engine)."""
 
     code = "engine_failed"
+
+
+class RecordError(CutawayError):
+    """A record of a request cannot be read, or does not hold what a view needs."""
+
+    code = "record_invalid"

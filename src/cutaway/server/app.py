@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 import cutaway
 from cutaway.config import Config
@@ -29,7 +30,7 @@ from cutaway.server.state import Service
 from cutaway.server.transport.admission import Admission
 from cutaway.server.transport.auth import read_keys
 from cutaway.server.transport.errors import ApiError
-from cutaway.server.transport.hosts import Hosts
+from cutaway.server.transport.hosts import Hosts, inspects
 from cutaway.server.transport.replay import Tapes
 from cutaway.trace import NULL, Recorder
 
@@ -53,14 +54,25 @@ def create_app(
     describe_routes(app, ROUTES)
     _answer_errors(app, service.log)
     app.add_middleware(
-        Gate, keys=service.keys, hosts=Hosts(config.server), log=service.log, table=RouteTable(ROUTES)
-    )
+        Gate, keys=service.keys, admin=service.admin, hosts=Hosts(config.server), log=service.log,
+        table=RouteTable(ROUTES),
+    )  # fmt: skip
     if config.server.cors_origins:  # around the gate, so that a page can read why it was refused
         app.add_middleware(
-            CORSMiddleware, allow_origins=list(config.server.cors_origins), allow_methods=["GET", "POST"],
+            PublicCors, allow_origins=list(config.server.cors_origins), allow_methods=["GET", "POST"],
             allow_headers=["*"], expose_headers=["x-request-id", "retry-after"],
         )  # fmt: skip
     return app
+
+
+class PublicCors(CORSMiddleware):
+    """What pages of other origins may do: nothing under /x/."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and inspects(scope):
+            await self.app(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def make_service(config: Config, log_stream: TextIO | None = None, recorder: Recorder = NULL) -> Service:

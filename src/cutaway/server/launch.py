@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import TextIO
 import uvicorn
 from fastapi import FastAPI
 
+import cutaway
 from cutaway.config import Config, ServerConfig
 from cutaway.errors import ConfigError, CutawayError
 from cutaway.server.app import create_app
@@ -20,6 +22,7 @@ from cutaway.server.state import Service
 from cutaway.server.transport.connection import Connection
 from cutaway.server.transport.hosts import is_loopback
 from cutaway.trace import NULL, Recorder
+from cutaway.xray.server_state import Announcement, ServerState, ended_now, log_file, process_start
 
 DEAD_PEER_MS = 60_000  # a peer that acknowledges nothing for that long is taken for dead
 
@@ -36,13 +39,36 @@ def serve(config: Config, *, log_stream: TextIO | None = None) -> None:
             service.log.warning(
                 "open to everybody who reaches this address: no API keys are set", host=config.server.host
             )
-        with _signals_end_here(), service.log.takes_the_rest():
+        with _signals_end_here(), service.log.takes_the_rest(), announced(service, host, port):
             asyncio.run(server.serve([listener]))
     finally:
         listener.close()
     if service.roster.failed is not None:
         failure = service.roster.failed
         raise failure if isinstance(failure, CutawayError) else CutawayError(f"a model cannot be loaded: {failure!r}")
+
+
+@contextlib.contextmanager
+def announced(service: Service, host: str, port: int) -> Iterator[None]:
+    """While it lasts, commands of the same user find this server and its admin token. Where that cannot be, nobody is
+    its admin, and a warning says so."""
+    state = ServerState(
+        os.getpid(), host, port, service.began, cutaway.__version__, process_start(os.getpid()), log_file(),
+        tuple(service.roster.models),
+    )  # fmt: skip
+    try:
+        announcement = Announcement(state, service.admin.value)
+    except (OSError, ConfigError) as error:
+        service.log.warning("nobody can look under /x/ as admin: the state folder cannot be used", reason=str(error))
+        yield
+        return
+    try:
+        yield
+    except BaseException as error:
+        announcement.close(ended_now("failed", repr(error)))
+        raise
+    failure = service.roster.failed
+    announcement.close(ended_now("stopped") if failure is None else ended_now("failed", str(failure)))
 
 
 class DrainingServer(uvicorn.Server):

@@ -11,14 +11,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cutaway.server.generation.respond import JsonReply
+from cutaway.server.inspect.access import admit
 from cutaway.server.observe.logs import Log
 from cutaway.server.observe.tracing import Refusal
 from cutaway.server.route import Route, RouteTable
 from cutaway.server.state import service_of
-from cutaway.server.transport.auth import OPEN_PATHS, Keys
+from cutaway.server.transport.auth import OPEN_PATHS, AdminToken, Keys
 from cutaway.server.transport.dialects import Dialect
 from cutaway.server.transport.errors import ApiError, as_api_error
-from cutaway.server.transport.hosts import Hosts
+from cutaway.server.transport.hosts import Hosts, inspects
 from cutaway.server.transport.sse import CLIENT_GONE, ClientGoneError
 
 _ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
@@ -27,8 +28,11 @@ _ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
 class Gate:
     """Pure ASGI: nothing is between a route and its socket."""
 
-    def __init__(self, app: ASGIApp, *, keys: Keys, hosts: Hosts, log: Log, table: RouteTable) -> None:
+    def __init__(
+        self, app: ASGIApp, *, keys: Keys, admin: AdminToken, hosts: Hosts, log: Log, table: RouteTable
+    ) -> None:
         self._app = app
+        self._admin = admin
         self._table = table
         self._keys = keys
         self._hosts = hosts
@@ -54,9 +58,12 @@ class Gate:
             await send(message)
 
         try:
-            self._hosts.check(scope)
+            private = inspects(scope)
+            self._hosts.check(scope, private=private)
             self._locate(scope)  # again: an absolute target is a path now
-            if scope["method"] != "OPTIONS" and scope["path"] not in OPEN_PATHS:
+            if private:
+                scope["cutaway.caller"] = admit(request, self._keys, self._admin)
+            elif scope["method"] != "OPTIONS" and scope["path"] not in OPEN_PATHS:
                 scope["cutaway.caller"] = self._keys.caller(request)
             await self._app(scope, receive, send_with_id)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,6 +30,7 @@ _ERRORS = {
     "413": "The body is too large", "429": "The caller exceeds its limits",
     "503": "The model is loading, the queue is full, or the server is shutting down",
 }  # fmt: skip
+_PRIVATE = {"403": "Not for this caller, this page or this host"}
 
 
 def describe_routes(app: FastAPI, routes: Iterable[Route]) -> None:
@@ -59,11 +61,13 @@ def _operation(route: Route) -> dict[str, Any]:
         ok["content"][route.dialect.media_type] = {}
     summary = (route.handler.__doc__ or "").strip().splitlines()[0]
     operation: dict[str, Any] = {"summary": summary, "responses": {"200": ok}}
-    for status, what in _ERRORS.items():
+    for status, what in (_ERRORS | (_PRIVATE if route.path.startswith("/x/") else {})).items():
         content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
         operation["responses"][status] = {"description": what, "content": content}
-    if "{name" in route.path:
-        operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
+    if named := re.findall(r"{(\w+)}", route.template):
+        operation["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in named
+        ]
     return operation
 
 

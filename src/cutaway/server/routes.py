@@ -15,6 +15,7 @@ from cutaway.server.api import (
     schemas,
     tokenize,
 )
+from cutaway.server.inspect.table import INSPECT_ROUTES
 from cutaway.server.route import Route
 from cutaway.server.transport.dialects import ANTHROPIC, LLAMA_CPP, OLLAMA, RESPONSES
 
@@ -64,4 +65,5 @@ ROUTES = (
     Route("GET", "/health", models.health),
     Route("GET", "/version", models.show_version),
     Route("GET", "/metrics", models.metrics),
+    *INSPECT_ROUTES,
 )  # fmt: skip

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from time import time
 from typing import Any, ParamSpec, TypeVar
 
 from starlette.requests import HTTPConnection, Request
@@ -16,7 +17,7 @@ from cutaway.server.observe.logs import Log
 from cutaway.server.observe.metrics import Metrics
 from cutaway.server.observe.tracing import Telemetry
 from cutaway.server.transport.admission import Admission
-from cutaway.server.transport.auth import Keys
+from cutaway.server.transport.auth import AdminToken, Keys
 from cutaway.server.transport.body import Body, read_json
 from cutaway.server.transport.replay import Tapes
 
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Service:
-    """Made once, when the server starts."""
+    """Made once, when the server starts. began: seconds since 1970. admin: who sees everything under /x/."""
 
     config: Config
     roster: Roster
@@ -36,6 +37,8 @@ class Service:
     log: Log
     tapes: Tapes
     telemetry: Telemetry | None = None
+    admin: AdminToken = field(default_factory=AdminToken)
+    began: float = field(default_factory=time)
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "cutaway-prepare"))
 
     @property

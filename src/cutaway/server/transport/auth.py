@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -36,7 +37,7 @@ class Keys:
         """A name for who asks: a hash of its key, or its address. Raises ApiError: 401."""
         if not self._digests:
             return connection.client.host if connection.client else "local"
-        given = _given(connection)
+        given = given_key(connection)
         digest, found = _digest(given), False
         for known in self._digests:  # all of them, however early one fits
             found |= hmac.compare_digest(digest, known)
@@ -46,11 +47,22 @@ class Keys:
         return f"key {digest[:NAMED].hex()}"
 
 
+class AdminToken:
+    """A key for /x/ only, made anew at each start. value: what `launch` writes where this user alone can read it."""
+
+    def __init__(self) -> None:
+        self.value = secrets.token_urlsafe(32)
+
+    def fits(self, given: str) -> bool:
+        """Takes as long whatever is given."""
+        return hmac.compare_digest(_digest(given), _digest(self.value))
+
+
 def _digest(key: str) -> bytes:
     return hashlib.blake2b(key.encode(errors="surrogateescape"), digest_size=32, person=b"cutaway.api.key").digest()
 
 
-def _given(connection: HTTPConnection) -> str:
+def given_key(connection: HTTPConnection) -> str:
     """OpenAI's header, or Anthropic's."""
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else connection.headers.get("x-api-key", "")

@@ -44,18 +44,25 @@ class Hosts:
         self._names = allowed | {config.host.lower()}
         self._origins = frozenset(config.cors_origins)
 
-    def check(self, scope: Scope) -> None:
-        """Bring an absolute target into the usual form, and raise ApiError: 400, 403, 415 for what is not allowed."""
+    def check(self, scope: Scope, *, private: bool = False) -> None:
+        """Bring an absolute target into the usual form, and raise ApiError: 400, 403, 415 for what is not allowed.
+
+        private: pages of other origins never, a Host always, by a name only if it is known; bodies are JSON only.
+        """
         headers = Headers(scope=scope)
         named = headers.getlist("host")
         target: bytes = scope.get("raw_path") or b""
         if _SCHEME.match(target):
             named = [_relative(scope)]  # which counts, and not the header
-        if self.guarded:
-            for host in named:
+        if private and len(named) != 1:
+            raise ApiError(400, "one Host must be named", code="host_not_allowed")
+        for host in named if self.guarded or private else ():
+            if self.guarded or not _is_address(host):  # no page can make an address its own
                 self._check_host(host)
-        if (origin := headers.get("origin")) is not None:
-            self._check_origin(origin, named)
+        origin = headers.get("origin")
+        if origin is not None:
+            self._check_origin(origin, named, frozenset() if private else self._origins)
+        if private or origin is not None:
             self._check_body(headers)
 
     def _check_host(self, said: str) -> None:
@@ -66,8 +73,8 @@ class Hosts:
                 "allow it", code="host_not_allowed",
             )  # fmt: skip
 
-    def _check_origin(self, origin: str, named: list[str]) -> None:
-        if "*" in self._origins or origin in self._origins:
+    def _check_origin(self, origin: str, named: list[str], allowed: frozenset[str]) -> None:
+        if "*" in allowed or origin in allowed:
             return
         theirs = _parsed(urlsplit(origin).netloc) if "://" in origin else (None, "")
         if theirs[0] is None or theirs not in [_parsed(host) for host in named]:
@@ -81,9 +88,25 @@ class Hosts:
         empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
         if not empty and not _JSON.fullmatch(kind):
             raise ApiError(
-                415, f"a web page must send its body as application/json, not as {kind or 'nothing named'!r}",
+                415, f"the body must be sent as application/json, not as {kind or 'nothing named'!r}",
                 code="content_type_unsupported",
             )  # fmt: skip
+
+
+def _is_address(authority: str) -> bool:
+    host, _ = _parsed(authority)
+    try:
+        return host is not None and bool(ip_address(host))
+    except ValueError:
+        return False
+
+
+def inspects(scope: Scope) -> bool:
+    """Whether a request is for a path under /x/, also by an absolute target."""
+    path: str = scope["path"]
+    if _SCHEME.match(path.encode()):
+        path = "/" + path.partition("://")[2].partition("/")[2]
+    return path == "/x" or path.startswith("/x/")
 
 
 def _parsed(authority: str) -> tuple[str | None, str]:

@@ -1,0 +1,11 @@
+"""The table of routes under /x/: a new one is its file, and a line here. `access.py` says who may see what."""
+
+from __future__ import annotations
+
+from cutaway.server.inspect import server
+from cutaway.server.route import Route
+
+INSPECT_ROUTES = (
+    Route("GET", "/x/access", server.show_access),
+    Route("GET", "/x/server", server.show_server),
+)
