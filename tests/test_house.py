@@ -253,6 +253,13 @@ def test_both_languages_tell_the_same(name: str) -> None:
     assert headings(english) == headings(chinese)
 
 
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_the_files_that_the_readme_names_exist(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:src|csrc|tests|docs)/[\w./-]+)`", text) + re.findall(r"\]\(([\w./-]+)\)", text)
+    assert len(paths) > 20 and not [path for path in paths if not (ROOT / path).exists()]
+
+
 def test_the_readmes_test_command_is_the_one_that_ci_runs() -> None:
     command = "pip install '.[test,oracle]' && ./check"
     assert command in (ROOT / "README.md").read_text(encoding="utf-8")
