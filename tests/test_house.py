@@ -234,7 +234,7 @@ def test_importing_cutaway_is_light() -> None:
 
 PAGES = [
     "README", "docs/cli", "docs/numerics", "docs/performance", "docs/serving", "docs/api", "docs/errors",
-    "docs/parameters", "docs/seeing",
+    "docs/parameters", "docs/glossary", "docs/seeing",
 ]  # fmt: skip
 
 
