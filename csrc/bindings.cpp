@@ -130,9 +130,24 @@ std::shared_ptr<Table> make_table(int type, Array<uint8_t> raw, size_t rows, siz
     if (!t || inputs % t->elements || raw.shape(0) != rows * (inputs / t->elements) * t->bytes) throw nb::value_error("not a table of that type and shape");
     return std::make_shared<Table>(Table{t, raw.data(), rows, inputs, nullptr});
 }
-size_t packed_bytes(int type, size_t rows, size_t inputs) {
+// A weight without its data, for a recording that is never run. sub: 0 for a type with a layout of its own, else 16 or 32 inputs
+// a scale, as codes through a table.
+WeightPtr outline(Team& team, int type, int sub, size_t rows, size_t inputs, bool biased) {
     const TypeInfo* t = find_type(type);
-    return t ? (rows + kPanelRows - 1) / kPanelRows * t->layout.panel(inputs) : 0;
+    if (!sub && !t) throw nb::value_error("no kernel layout for that tensor type");
+    auto w = std::make_shared<Weight>();
+    w->outline(team, sub ? Layout{kTable, sub == 16 ? kFloat16 : kFloat} : t->layout, type, rows, inputs, biased);
+    return w;
+}
+// Bytes: buffers of values, what all threads share, and of each thread; for requests of so many tokens.
+auto scratch_plan(const Program& p, size_t tokens) {
+    const size_t shared = p.shared_bytes() + Memory::whole(p.partial_bytes(tokens));
+    return std::make_tuple(p.buffer_bytes(), shared, p.room().bytes());
+}
+auto held() {
+    std::array<size_t, kOwners> out;
+    for (int i = 0; i < kOwners; i++) out[(size_t)i] = held_bytes[i];
+    return out;
 }
 // Every index is checked here, so that the kernels need not.
 void run(Program& p, Array<int32_t> tokens, Array<int32_t> positions, Array<int32_t> request_of, std::vector<Grid<int32_t>> tables, Array<int32_t> rows, size_t begin, size_t end) {
@@ -154,10 +169,12 @@ auto view(Program& p, int buffer, size_t rows) {
 
 void bind(nb::module_& m) {
     m.def("instruction_set", [](const std::string& name) { return std::string(kernels_named(name)->name); }, nb::arg("name") = "");
-    m.def("packed_bytes", &packed_bytes, nb::arg("type"), nb::arg("rows"), nb::arg("inputs"));
     nb::class_<Team>(m, "Team").def(nb::init<int, bool>(), nb::arg("threads"), nb::arg("adapts") = true).def_prop_ro("threads", &Team::threads);
     nb::class_<Weight>(m, "Weight")
-        .def_ro("rows", &Weight::rows).def_ro("inputs", &Weight::inputs).def_ro("type_number", &Weight::type).def_prop_ro("nbytes", &Weight::nbytes);
+        .def_ro("rows", &Weight::rows).def_ro("inputs", &Weight::inputs).def_ro("type_number", &Weight::type).def_prop_ro("nbytes", &Weight::nbytes)
+        .def_prop_ro("held", &Weight::held).def_prop_ro("bias_bytes", [](const Weight& w) { return w.bias.size() * sizeof(float); });
+    m.def("outline", &outline, nb::arg("team"), nb::arg("type"), nb::arg("sub"), nb::arg("rows"), nb::arg("inputs"), nb::arg("biased"));
+    m.def("held_bytes", &held);
     m.def("pack", &pack, nb::arg("team"), nb::arg("type"), nb::arg("raw").noconvert(), nb::arg("rows"), nb::arg("inputs"), nb::arg("bias") = nb::none());
     m.def("pack_codes", &from_codes, nb::arg("team"), nb::arg("type"), nb::arg("codes").noconvert(), nb::arg("scales").noconvert(), nb::arg("table") = nb::none(), nb::arg("bias") = nb::none());
     nb::class_<Table>(m, "Table");
@@ -194,6 +211,8 @@ void bind(nb::module_& m) {
         .def_rw("stepwise", &Program::stepwise)
         .def("release", &Program::release)
         .def_prop_ro("scratch_bytes", &Program::scratch_bytes)
+        .def("reserve", &Program::reserve)
+        .def("scratch_plan", &scratch_plan, nb::arg("tokens"))
         .def("view", &view, nb::arg("buffer"), nb::arg("rows"))
         .def("embed", &add_embed).def("add_positions", [](Program& p, int x, Grid<float> t) {
             return add_positions(p, x, std::make_shared<Floats>(t.data(), t.data() + t.size()), t.shape(1));

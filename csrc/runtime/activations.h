@@ -93,6 +93,12 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
     return a;
 }
 
+// What a thread needs that prepares rows for itself.
+inline size_t prepare_room(size_t width, Needs needs) {
+    const size_t groups = (width + kGroup - 1) / kGroup, padded = (width + 15) / 16 * 16;
+    return (needs.halves ? half_bytes(width, kAlone) : 0) + tile_bytes(groups, kAlone + kTallest) + kAlone * padded * sizeof(float);
+}
+
 // Buffers of `prepare` grow only here, before the threads start.
 inline void reserve(Program& p, int count, size_t width, Needs needs = {}) {
     const size_t groups = (width + kGroup - 1) / kGroup;

@@ -82,24 +82,40 @@ struct Attend final : Op {
 
     size_t pad() const { return (size_t)(a.head_dim + 31) / 32 * 32; }
 
+    // Of an item, so that each thread has about eight.
+    int most_rows(int tokens, int threads) const {
+        const int fair = tokens * a.heads / (8 * threads) / way->rows * way->rows;
+        return std::clamp(fair, way->rows, kMostRows / way->rows * way->rows);
+    }
+
     // The longest first, as far as that is known: a request's last rows see the most.
     const std::vector<Item>& items(const Step& step, int threads) const {
         static thread_local std::vector<Item> out;  // kept, so that no step allocates
         out.clear();
-        const int per = a.heads / a.kv_heads, fair = step.tokens * a.heads / (8 * threads) / way->rows * way->rows;
-        const int most = std::clamp(fair, way->rows, kMostRows);
+        const int per = a.heads / a.kv_heads, most = most_rows(step.tokens, threads);
         for (const auto& r : step.requests)
             for (int row = ((r.end - r.begin) * per - 1) / most * most; row >= 0; row -= most)
                 for (int head = 0; head < a.kv_heads; head++) out.push_back({r.begin, head, row, std::min(most, (r.end - r.begin) * per - row)});
         return out;
     }
 
+    // Floats of an item's tiles, and of what all of them read widened.
+    size_t tile_floats(size_t rows) const {
+        const size_t widened = 2 * kSegment * a.head_dim + 64;
+        return rows * (a.head_dim + pad()) + kRowTile * (pad() + kSegment) + widened;
+    }
+    Room room(const Program& p) const override {
+        const int per = a.heads / a.kv_heads;
+        const size_t rows = (size_t)std::min(most_rows(p.max_tokens, 1), (p.max_tokens * per + way->rows - 1) / way->rows * way->rows);
+        return {tile_floats(rows) * sizeof(float), {0, 0}};
+    }
+
     // An item's tiles, in this worker's scratch.
     void open(Program& p, Worker& worker, const Step& step, const Item& item, Tiles& tiles) const {
         const int per = a.heads / a.kv_heads, d = a.head_dim, tile = way->rows;
         if (way->halves) shape(*p.kernels, worker, kHalfShapes);
-        const size_t rows = (size_t)(item.count + tile - 1) / tile * tile, widened = 2 * kSegment * d + 64;
-        float* scaled = worker.scratch<float>(rows * (d + pad()) + kRowTile * (pad() + kSegment) + widened);
+        const size_t rows = (size_t)(item.count + tile - 1) / tile * tile;
+        float* scaled = worker.scratch<float>(tile_floats(rows));
         tiles.O = scaled + rows * d, tiles.o = tiles.O + rows * pad(), tiles.p = tiles.o + kRowTile * pad(), tiles.room = tiles.p + kRowTile * kSegment;
         tiles.count = 0;
         const float scale = a.softcap > 0.0f ? a.scale : a.scale * kLog2E;

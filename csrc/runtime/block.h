@@ -145,6 +145,14 @@ class Block {
                 for (int j = 0; j < kPanelRows; j++) out[i][kPanelRows * m + j] += weight.bias[panel(i) * kPanelRows + j];
     }
 
+    // Bytes of unpacked panels that blocks of so many need, for up to `count` tokens.
+    static size_t lines(const Kernels& k, const Weight& w, size_t panels, int count) {
+        const Wide wide = k.wide && !w.layout.is_float() ? k.wide(w.layout.codes, w.layout.scales) : Wide{};
+        const int least = k.tiling(count).least;
+        if (!wide.multiply || (count < k.widest + least && !(k.halves && count >= least))) return 0;
+        return std::max(count < k.widest + least ? 0 : panels * w.layout.groups(w.inputs), (size_t)kPiece) * wide.bytes;
+    }
+
   private:
     const uint8_t* panel_at(size_t i) const { return weight.panel(panel(i)); }
 

@@ -1,5 +1,6 @@
 // A layer of experts: route, gather each expert's tokens, gate and up, down, and sum a token's outputs in expert order.
 #include <algorithm>
+#include <tuple>
 
 #include "gated.h"
 
@@ -46,7 +47,7 @@ struct Mix final : Op {
     int x, scores, activation, max_tokens;
     NormPtr norm;
     ExpertWeights e;
-    std::unique_ptr<Gathered> in, inner, shared_inner;
+    std::shared_ptr<Gathered> in, inner, shared_inner;  // layers of one shape share them, as they run one after another
     Arena::Piece down_rows, shared_rows;
     mutable Routing routing;
 
@@ -172,6 +173,22 @@ struct Mix final : Op {
         });
     }
 
+    Room room(const Program& p) const override {
+        const Kernels& k = *p.kernels;
+        const int count = p.max_tokens;
+        const auto lines = [&](const Weight& w, size_t panels) { return Block::lines(k, w, panels, count); };
+        Room room{prepare_room(p.at(x).width, {true, true}), {lines(*e.router, 1), 0}};
+        const Weight &up = *e.up[0], &down = *e.down[0];
+        for (const Weight* w : {&up, &down}) {
+            const size_t panels = expert_cut(*w, count, e.used, 1).each;
+            room.cover({0, {lines(*w, panels), w == &up ? lines(*e.gate[0], panels) : 0}});
+        }
+        if (!e.shared_up) return room;
+        room.cover(product_room(p, count, p.at(x).width, {true, true}, {e.shared_up.get()}, e.shared_gate.get()));
+        room.cover(product_room(p, count, p.at(x).width, {true, true}, {e.shared_down.get()}));
+        return room;
+    }
+
     void run_shared(Program& p, Worker& worker, const Activations& a) const {
         const Worker::Cuts cuts = worker.cuts();
         const Cut ups = cut_of(*e.shared_up, cuts, a.count), downs = cut_of(*e.shared_down, cuts, a.count);
@@ -193,6 +210,16 @@ struct Mix final : Op {
     }
 };
 
+// An earlier layer whose operands have the same shapes; null: none.
+const Mix* same_shape(const Program& p, const Mix& op) {
+    const auto shape = [](const ExpertWeights& e) {
+        return std::make_tuple(e.router->rows, e.used, e.up[0]->inputs, e.up[0]->rows, e.shared_up ? e.shared_up->rows : 0);
+    };
+    for (const auto& other : p.ops)
+        if (const Mix* mix = dynamic_cast<const Mix*>(other.get()); mix && shape(mix->e) == shape(op.e)) return mix;
+    return nullptr;
+}
+
 }  // namespace
 
 size_t add_experts(Program& p, int x, NormPtr norm, const ExpertWeights& e, int activation) {
@@ -210,12 +237,17 @@ size_t add_experts(Program& p, int x, NormPtr norm, const ExpertWeights& e, int 
     op->x = x, op->activation = activation, op->max_tokens = p.max_tokens, op->norm = std::move(norm), op->e = e;
     op->scores = p.buffer(n, p.max_tokens);
     p.release(op->scores);
+    if (const Mix* like = same_shape(p, *op)) {
+        op->in = like->in, op->inner = like->inner, op->down_rows = like->down_rows;
+        op->shared_inner = like->shared_inner, op->shared_rows = like->shared_rows;
+        return p.add(std::move(op));
+    }
     const size_t slots = (size_t)p.max_tokens * e.used, rows = slots + n * kTallest;
-    op->in = std::make_unique<Gathered>(p.memory, slots, rows, hidden);
-    op->inner = std::make_unique<Gathered>(p.memory, slots, rows, e.up[0]->rows);
+    op->in = std::make_shared<Gathered>(p.memory, slots, rows, hidden);
+    op->inner = std::make_shared<Gathered>(p.memory, slots, rows, e.up[0]->rows);
     op->down_rows = p.memory.take(slots * hidden * sizeof(float));
     if (e.shared_up) {
-        op->shared_inner = std::make_unique<Gathered>(p.memory, (size_t)p.max_tokens, (size_t)p.max_tokens + kTallest, e.shared_up->rows);
+        op->shared_inner = std::make_shared<Gathered>(p.memory, (size_t)p.max_tokens, (size_t)p.max_tokens + kTallest, e.shared_up->rows);
         op->shared_rows = p.memory.take((size_t)p.max_tokens * hidden * sizeof(float));
     }
     return p.add(std::move(op));

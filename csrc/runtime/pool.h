@@ -64,11 +64,20 @@ class ThreadPool {
         while (size() < threads) {
             helpers_.emplace_back(new Helper(*this, size()));
             Helper& h = *helpers_.back();
+            h.worker.reserve(room_);
             h.thread = std::thread([this, &h] { serve(h); });
         }
         pressure_.reset(new Pressure(threads));
     }
     int size() const { return (int)helpers_.size() + 1; }
+
+    // Memory for every thread before any needs it, so that it is the same whoever takes part.
+    void reserve(const Room& room) {
+        const Turn::Held held(turn_);
+        room_.cover(room);
+        owner_->reserve(room_);
+        for (auto& h : helpers_) h->worker.reserve(room_);
+    }
 
     // How often helpers came and went within jobs; for whoever calls `run`.
     struct Changes {
@@ -251,6 +260,7 @@ class ThreadPool {
     std::vector<Helper*> members_;  // of the job at hand, without the owner
     std::unique_ptr<Run[]> runs_;
     std::unique_ptr<Pressure> pressure_;
+    Room room_;
     void (*call_)(void*, Worker&) = nullptr;
     void* job_ = nullptr;
     uint64_t phase_ = 1;

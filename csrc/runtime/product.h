@@ -37,6 +37,16 @@ template <class Sink> void product(const Kernels& k, const Block& block, const A
     product(k, block, a, tokens, sink, [](int) {});
 }
 
+// What a thread needs to multiply weights with up to `count` rows, each cut as the first is; `gate`: beside the last of them.
+inline Room product_room(const Program& p, int count, size_t width, Needs needs, std::initializer_list<const Weight*> weights, const Weight* gate = nullptr) {
+    Room room{prepare_room(width, needs), {0, 0}};
+    for (const Weight* w : weights) {
+        const size_t panels = cut_of(*w, {}, count).each;
+        room.cover({0, {Block::lines(*p.kernels, *w, panels, count), gate ? Block::lines(*p.kernels, *gate, panels, count) : 0}});
+    }
+    return room;
+}
+
 // n outputs, 16 of each panel, to their row.
 inline void put_row(float* to, const float* from, size_t apart, int n) {
     for (; n >= kPanelRows; n -= kPanelRows, to += kPanelRows, from += apart) std::memcpy(to, from, sizeof(float) * kPanelRows);

@@ -78,6 +78,13 @@ struct Project final : Op {
     Coming coming(const Worker& worker) const override {
         return own(worker, *weights[0]);
     }
+    Room room(const Program& p) const override {
+        Room room;
+        Needs needs;
+        for (const auto& w : weights) needs.of(*p.kernels, *w);
+        for (const auto& w : weights) room.cover(product_room(p, p.max_tokens, p.at(x).width, needs, {w.get()}));
+        return room;
+    }
 };
 
 struct Feed final : Op {
@@ -95,6 +102,9 @@ struct Feed final : Op {
     }
     Coming coming(const Worker& worker) const override {
         return own(worker, *up);
+    }
+    Room room(const Program& p) const override {
+        return product_room(p, p.max_tokens, p.at(x).width, needs_of(*p.kernels, {up.get(), gate.get()}), {up.get()}, gate.get());
     }
 };
 
@@ -129,6 +139,9 @@ struct ProjectAdd final : Op {
     Coming coming(const Worker& worker) const override {
         return own(worker, *weight);
     }
+    Room room(const Program& p) const override {
+        return product_room(p, p.max_tokens, p.at(a).width, needs_of(*p.kernels, {weight.get()}), {weight.get()});
+    }
 };
 
 struct Logits final : Op {
@@ -155,6 +168,9 @@ struct Logits final : Op {
     }
     Coming coming(const Worker& worker) const override {
         return own(worker, *head);
+    }
+    Room room(const Program& p) const override {
+        return product_room(p, p.max_rows, p.at(x).width, needs_of(*p.kernels, {head.get()}), {head.get()});
     }
 };
 

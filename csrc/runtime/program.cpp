@@ -16,10 +16,26 @@ int Program::buffer(size_t width, int rows) {
     return (int)buffers_.size() - 1;
 }
 
-size_t Program::scratch_bytes() const {
-    size_t total = tiles_.size() + floats_.size() + halves_.size() + partial_.size();
-    for (const auto& b : buffers_) total += b->memory.size();
-    return total;
+Room Program::room() const {
+    Room room;
+    for (const auto& op : ops) room.cover(op->room(*this));
+    return room;
+}
+
+size_t Program::partial_bytes(size_t tokens) const {
+    if (!attention_pad || !tokens) return 0;
+    const size_t longest = (tokens - 1) / kSegment + 1;
+    return (size_t)(2 * team->threads()) * longest * kRowTile * (2 + attention_pad) * sizeof(float);
+}
+
+void Program::reserve() {
+    team->reserve(room());
+    size_t tokens = context;
+    if (tokens == SIZE_MAX) {  // no table of positions: a request may fill all pages
+        tokens = 0;
+        for (int pages : pages_of_group) tokens = std::max(tokens, (size_t)pages * page_size);
+    }
+    partial_.grow(partial_bytes(tokens));
 }
 
 uint64_t Program::next_name() {
@@ -38,8 +54,7 @@ void Program::look_ahead(Worker& worker) const {
 void Program::run(Step& step, size_t begin, size_t end) {
     step.cut(page_size);
     if (attention_pad && step.tokens) {  // what split attention may need, taken before the threads start
-        const int longest = *std::max_element(step.position, step.position + step.tokens) / kSegment + 1;
-        partial((size_t)(2 * team->threads()) * longest * kRowTile * (2 + attention_pad));
+        partial_.grow(partial_bytes((size_t)*std::max_element(step.position, step.position + step.tokens) + 1));
     }
     team->run([&](Worker& worker) {
         worker.coming = {};

@@ -72,6 +72,8 @@ struct Op {
     virtual void run(Program& program, Worker& worker, const Step& step) const = 0;
     // What a worker will read first of it, where a step has few tokens.
     virtual Coming coming(const Worker&) const { return {}; }
+    // What a thread may need for it, in any step that fits the program.
+    virtual Room room(const Program&) const { return {}; }
 };
 
 struct ExpertWeights {
@@ -97,7 +99,13 @@ class Program {
     }
     void check(const Step& step) const;  // throws what a caller got wrong: the kernels trust every index
     void run(Step& step, size_t begin, size_t end);
-    size_t scratch_bytes() const;
+    size_t buffer_bytes() const { return memory.taken(); }  // of values, and of experts' operands
+    size_t shared_bytes() const { return tiles_.size() + floats_.size() + halves_.size(); }
+    size_t scratch_bytes() const { return buffer_bytes() + shared_bytes() + partial_.size(); }
+    // Takes all that its steps may need, of this program and of every thread, before the first of them.
+    void reserve();
+    Room room() const;                           // of a thread
+    size_t partial_bytes(size_t tokens) const;  // of split attention, for requests of so many tokens
 
     // Activations of the op at hand, shared by all threads: tiles of int8, float rows, and tiles of float parts.
     uint8_t* tiles(size_t bytes) { return tiles_.grow(bytes); }
@@ -107,7 +115,7 @@ class Program {
 
     std::shared_ptr<Team> team;
     const Kernels* kernels;
-    Arena memory;  // of buffers
+    Arena memory{kBuffers};
     const int max_tokens, max_rows;
     bool stepwise = false;  // every value is looked at
     int page_size = 16;
@@ -123,7 +131,7 @@ class Program {
     const uint64_t name_ = next_name();  // no other program of the process has it
     std::vector<std::unique_ptr<Buffer>> buffers_;
     std::vector<int> free_;
-    Memory tiles_, floats_, halves_, partial_;
+    Memory tiles_{kActivations}, floats_{kActivations}, halves_{kActivations}, partial_{kActivations};
 };
 
 // The makers of ops (products.cpp, attend.cpp, experts.cpp). Each returns the op's place; its outputs stand in the op.

@@ -18,7 +18,9 @@ class Team {
     // job(worker) on every thread that takes part, the calling one included; returns when all have left it.
     template <class F> void run(F&& job) { pool_->run(threads_, adapts_, job); }
 
-    Arena weights;  // what its jobs read most
+    void reserve(const Room& room) { pool_->reserve(room); }
+
+    Arena weights{kWeights};  // what its jobs read most
 
   private:
     static std::shared_ptr<ThreadPool> shared(int threads) {

@@ -58,10 +58,18 @@ struct Weight {
         return best;
     }
 
-    void shape(const Team& team, Arena& arena, const Layout& l, int t, size_t r, size_t k, const float* b) {
+    // Everything but the data: what a plan needs, and a recording of ops that nobody runs.
+    void outline(const Team& team, const Layout& l, int t, size_t r, size_t k, bool biased) {
         layout = l, type = t, rows = r, inputs = k, panel_bytes = stride(l.panel(k), (r + kPanelRows - 1) / kPanelRows, team.threads());
-        data = arena.take(panels() * panel_bytes + 64);
-        if (b) bias.assign(panels() * kPanelRows, 0.0f), std::memcpy(bias.data(), b, r * sizeof(float));
+        if (biased) bias.assign(panels() * kPanelRows, 0.0f);
+    }
+    // Of the arena, with the lines between panels.
+    size_t held() const { return Arena::lines(panels() * panel_bytes + 64); }
+
+    void shape(const Team& team, Arena& arena, const Layout& l, int t, size_t r, size_t k, const float* b) {
+        outline(team, l, t, r, k, b);
+        data = arena.take(held());
+        if (b) std::memcpy(bias.data(), b, r * sizeof(float));
     }
 
     static std::shared_ptr<Weight> pack(Team& team, int type, const uint8_t* raw, size_t raw_bytes, size_t rows, size_t inputs, const float* bias) {
@@ -129,12 +137,12 @@ struct Table {
 struct PagePool {
     int group, pages, layers;
     KVView view{};  // of the first layer
-    Memory memory;
+    Memory memory{kPages};
 
     PagePool(int group, int pages, int layers, int kv_heads, int head_dim, int page_size, int key_type, int value_type) : group(group), pages(pages), layers(layers) {
         view = {nullptr, 0, 0, kv_heads, head_dim, page_size, key_type, value_type};
         view.head_bytes = (view.end() + 63) / 64 * 64, view.page_bytes = layers * kv_heads * view.head_bytes;
-        memory = Memory(pages * view.page_bytes + 64);
+        memory = Memory(pages * view.page_bytes + 64, kPages);
         view.base = memory.data();
     }
 };

@@ -1,5 +1,6 @@
 // One thread's view of a job: see pool.h.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "memory.h"
@@ -37,6 +38,17 @@ struct Coming {
 
 class ThreadPool;
 
+// Bytes that a thread may need for an op, beside what all share: its own scratch, and unpacked panels of two weights.
+struct Room {
+    size_t scratch = 0, lines[2] = {0, 0};
+    void cover(const Room& o) {
+        scratch = std::max(scratch, o.scratch);
+        for (int i = 0; i < 2; i++) lines[i] = std::max(lines[i], o.lines[i]);
+    }
+    // What a worker holds once it has so much.
+    size_t bytes() const { return Memory::whole(scratch) + Memory::whole(lines[0]) + Memory::whole(lines[1]); }
+};
+
 class Worker {
   public:
     Worker(ThreadPool& pool, int index) : index(index), pool_(pool) {}
@@ -65,6 +77,10 @@ class Worker {
     template <class T> T* scratch(size_t count) { return reinterpret_cast<T*>(memory_.grow(count * sizeof(T))); }
     // A second kind of scratch, for unpacked panels: two, that outlive calls of `scratch`.
     uint8_t* lines(int which, size_t bytes) { return lines_[which].grow(bytes); }
+    void reserve(const Room& room) {
+        memory_.grow(room.scratch);
+        for (int i = 0; i < 2; i++) lines_[i].grow(room.lines[i]);
+    }
 
     const int index;  // 0: the owner of the job
     int shapes = 0;  // what its matrix unit is set up for, if it is known
@@ -90,7 +106,7 @@ class Worker {
     uint64_t phase_ = 0;
     int place_ = 0;
     Cuts cuts_;
-    Memory memory_, lines_[2];
+    Memory memory_{kWorkers}, lines_[2] = {Memory(kWorkers), Memory(kWorkers)};
 };
 
 }  // namespace cutaway

@@ -8,15 +8,15 @@ from cutaway.bench.synthetic import random_blocks
 from cutaway.errors import ParameterError
 from cutaway.formats import BLOCKS, dequantize
 from cutaway.model import read_spec
-from cutaway.ops.native.packing import packed_bytes
-from cutaway.planner import plan_memory
+from cutaway.ops.backends import open_backend
+from cutaway.planner import outline_model
 
 
 def test_a_known_model_has_its_real_shape() -> None:
     file = synthetic_model("smollm2-135m", "Q4_0")
     spec = read_spec(file)
     assert (spec.layers, spec.hidden, spec.vocab, spec.tied) == (30, 576, 49152, True)
-    plan = plan_memory(file, spec, packed_bytes, context=128, page_size=16)
+    plan = outline_model(file, spec, open_backend(threads=1)).memory(context=128)
     assert 0.13e9 * 4.5 / 8 < plan.weight_bytes < 0.14e9 * 4.5 / 8 + 1e6
     assert held_bytes(file) < 20e6
 

@@ -31,8 +31,10 @@ def test_it_has_the_name_that_it_is_opened_by(backend: Backend) -> None:
 
 @pytest.mark.parametrize("type", ["F32", "Q4_K", "Q8_0"])
 def test_a_weight_takes_the_bytes_that_were_promised(backend: Backend, type: str) -> None:
-    packed = backend.weight(matrix(type, 48, 256))
-    assert packed.nbytes == backend.packed_bytes(type, 48, 256)
+    outline = backend.outline()
+    real, promised = backend.weight(matrix(type, 48, 256)), outline.weight(matrix(type, 48, 256))
+    assert (real.nbytes, real.rows, real.inputs) == (promised.nbytes, promised.rows, promised.inputs)
+    assert outline.packed[type].matrices == 1 and outline.packed[type].packed >= real.nbytes
 
 
 def test_memory_and_limits(backend: Backend) -> None:
@@ -90,7 +92,7 @@ def started():
 
 before = started()
 backend = NativeBackend(threads=3)
-assert backend.describe().threads.count == 3 and backend.packed_bytes("Q8_0", 16, 64)
+assert backend.describe().threads.count == 3 and backend.limits.tokens
 assert started() == before
 backend.weight(Matrix("Q8_0", np.zeros(16 * 68, np.uint8), 16, 64))
 assert started() == before + 2, (before, started())

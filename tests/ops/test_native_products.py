@@ -10,7 +10,7 @@ from cutaway.errors import ParameterError
 from cutaway.formats import BLOCKS, decompose
 from cutaway.formats.block_codes import SPLITS
 from cutaway.ops.native.backend import NativeBackend
-from cutaway.ops.native.packing import TYPE_NUMBERS, packed_bytes
+from cutaway.ops.native.packing import TYPE_NUMBERS, PackedWeight
 from cutaway.ops.protocol import F32, Matrix
 from cutaway.ops.rounding import ACTIVATION_GROUP, round_groups
 from tiny import ALIKE, SETS, floats, matrix, product, values
@@ -140,12 +140,13 @@ def rows_of(ops: NativeBackend, m: Matrix) -> F32:
 
 
 @pytest.mark.parametrize("type", [*QUANTIZED, *FLOAT_TYPES])
-def test_packed_bytes_is_what_packing_takes(type: str, backends: dict[str, NativeBackend]) -> None:
-    inputs = max(BLOCKS[type][0], 32) * 2
-    taken = backends["plain"].weight(matrix(type, 40, inputs)).nbytes
-    assert taken <= packed_bytes(type, 40, inputs)
-    if type in TYPE_NUMBERS:
-        assert taken == packed_bytes(type, 40, inputs)
+def test_an_outline_takes_what_packing_takes(type: str, backends: dict[str, NativeBackend]) -> None:
+    """Blocks of random bytes: those types that are packed as codes have at most 16 of them, whatever the data."""
+    m = matrix(type, 40, max(BLOCKS[type][0], 32) * 2)
+    real, outline = backends["plain"].weight(m), backends["plain"].outline()
+    promised = outline.weight(m)
+    assert isinstance(real, PackedWeight)
+    assert real.nbytes == promised.nbytes and real.packed.held == promised.packed.held == outline.packed[type].packed
 
 
 def test_a_nan_survives_quantization(backends: dict[str, NativeBackend]) -> None:

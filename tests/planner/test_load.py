@@ -21,7 +21,7 @@ def planned(options: LoadOptions) -> LoadPlan:
 
 def test_the_layout_is_what_the_memory_was_counted_for() -> None:
     plan = planned(LoadOptions(context=1000, contexts=3, key_type="f32", value_type="int8"))
-    assert plan.layout.total_bytes() == plan.memory.kv_bytes
+    assert plan.layout.total_bytes() + 64 == plan.memory.kv_bytes  # a pool ends with a line of its own
     assert [group.pages for group in plan.layout.groups] == [3 * 63]  # of 16 tokens
     assert (plan.memory.context, plan.memory.key_type, plan.memory.value_type) == (1000, "f32", "int8")
 

@@ -15,7 +15,7 @@ from cutaway.ops.backend import Backend
 from cutaway.ops.native.backend import NativeBackend
 from cutaway.ops.native.recording import RecordedStep
 from cutaway.ops.protocol import I32, KVLayout, KVType, Step
-from cutaway.planner import PAGE_SIZE, plan_memory, readable_bytes
+from cutaway.planner import PAGE_SIZE, outline_model, readable_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Subject:
 def _check_memory(
     file: ModelFile, spec: ModelSpec, settings: Settings, layout: KVLayout, held: int, backend: Backend
 ) -> None:
-    plan = plan_memory(file, spec, backend.packed_bytes, context=settings.context, page_size=PAGE_SIZE)
+    plan = outline_model(file, spec, backend).memory(context=settings.context)
     needed, available = plan.weight_bytes + layout.total_bytes() + plan.positions + plan.scratch, backend.free_memory()
     if available is not None and needed > available:
         weights, kv = readable_bytes(plan.weight_bytes), readable_bytes(layout.total_bytes())

@@ -8,5 +8,7 @@ from cutaway.formats.blocks import BLOCKS
 from cutaway.formats.dequantize import Codes, decompose, dequantize
 from cutaway.formats.model_file import ModelFile, Tensor
 from cutaway.formats.open import open_model
+from cutaway.formats.outline import outline_of, without_data
 
-__all__ = ["BLOCKS", "Codes", "ModelFile", "Tensor", "decompose", "dequantize", "open_model"]
+__all__ = ["BLOCKS", "Codes", "ModelFile", "Tensor", "decompose", "dequantize", "open_model", "outline_of",
+           "without_data"]  # fmt: skip

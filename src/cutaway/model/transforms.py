@@ -23,6 +23,8 @@ def row_range(matrix: Matrix, start: int, count: int) -> Matrix:
 
 def pick_rows(matrix: Matrix, order: NDArray[np.intp]) -> Matrix:
     """Rows in the given order, a copy."""
+    if matrix.raw.strides == (0,):  # an outline's (formats/outline.py): one byte stands for all
+        return Matrix(matrix.type, matrix.raw[: matrix.raw.size // matrix.rows * len(order)], len(order), matrix.inputs)
     lines = matrix.raw.reshape(matrix.rows, -1)
     return Matrix(matrix.type, lines[order].reshape(-1), len(order), matrix.inputs)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cutaway.ops.outline import Outline
 from cutaway.ops.protocol import F32, Forward, KVLayer, KVLayout, Matrix, Step, Weight
 from cutaway.ops.rows import Rows
 from cutaway.ops.thread_count import Threads
@@ -60,8 +61,8 @@ class Backend(Protocol):
         """
         ...
 
-    def packed_bytes(self, type: str, rows: int, inputs: int) -> int:
-        """Bytes that `weight` takes for a matrix of a GGUF type: the arithmetic that packing itself uses."""
+    def outline(self) -> Outline:
+        """What loads a model's shapes without its data, to say what it would take."""
         ...
 
     def free_memory(self) -> int | None:

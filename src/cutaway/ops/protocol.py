@@ -24,6 +24,7 @@ U8 = NDArray[np.uint8]
 
 KVType = Literal["f32", "bf16", "int8", "fp8"]
 KV_ITEM_BYTES: dict[str, int] = {"f32": 4, "bf16": 2, "int8": 1, "fp8": 1}
+KV_ALIGNMENT = 64  # bytes: where the keys and values of a page and head begin
 KV_SCALE_BYTES: dict[str, int] = {"f32": 0, "bf16": 0, "int8": 4, "fp8": 4}  # one float32 per token and head
 
 Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
@@ -113,7 +114,8 @@ class KVLayout:
 
     def page_bytes(self, group: KVGroup) -> int:
         """Bytes of one page of a group, over all its layers."""
-        return self.page_size * self.token_bytes() * len(group.layers)
+        head = self.page_size * self.token_bytes() // self.kv_heads
+        return -(-head // KV_ALIGNMENT) * KV_ALIGNMENT * self.kv_heads * len(group.layers)
 
     def total_bytes(self) -> int:
         """Bytes of all pages."""

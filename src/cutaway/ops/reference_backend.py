@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from cutaway.formats import dequantize
 from cutaway.ops.backend import Description, StepLimits
 from cutaway.ops.host_memory import available_memory
+from cutaway.ops.outline import Packed, Scratch, add_packed
 from cutaway.ops.protocol import F32, Forward, KVLayout, Matrix, Step
 from cutaway.ops.reference import ReferenceOps, ReferencePages, ReferenceWeight
 from cutaway.ops.rounding import ROUND
@@ -50,11 +52,57 @@ class ReferenceBackend(ReferenceOps):
 
         return run
 
-    def packed_bytes(self, type: str, rows: int, inputs: int) -> int:
-        return 4 * rows * inputs
+    def outline(self) -> ReferenceOutline:
+        return ReferenceOutline(self.limits.tokens, self.limits.rows)
 
     def free_memory(self) -> int | None:
         return available_memory()
 
     def describe(self) -> Description:
         return Description("reference", Threads(1, "as NumPy does"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A weight that has no values."""
+
+    type: str
+    rows: int
+    inputs: int
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * self.rows * self.inputs
+
+
+@dataclass(slots=True)
+class ReferenceOutline:
+    """Weights are float32; what a step holds is up to NumPy: the widest rows that live at once are counted."""
+
+    tokens: int
+    rows: int
+    packed: dict[str, Packed] = field(default_factory=dict)
+    bias_bytes: int = 0
+    copies: int = 1
+    pool_bytes: int = 0
+    _widest: int = 0
+    _vocab: int = 0
+
+    def weight(self, matrix: Matrix, bias: F32 | None = None) -> _Shape:
+        made = _Shape(matrix.type, matrix.rows, matrix.inputs)
+        add_packed(self.packed, matrix, made.nbytes)
+        self.bias_bytes += 0 if bias is None else bias.nbytes
+        if matrix.rows != self._vocab:
+            self._widest = max(self._widest, matrix.rows, matrix.inputs)
+        return made
+
+    def table(self, matrix: Matrix) -> Matrix:
+        self._vocab = matrix.rows
+        return matrix
+
+    def open_cache(self, layout: KVLayout) -> list[Any]:
+        return [None for group in layout.groups for _ in group.layers]
+
+    def scratch(self, forward: Forward, tokens: int) -> Scratch:
+        values = 4 * (self.tokens * 8 * self._widest + self.rows * self._vocab)
+        return Scratch(values, 0, 0, 4 * self._vocab)

@@ -5,14 +5,13 @@ from cutaway.planner.memory import (
     PAGE_SIZE,
     GroupCost,
     MemoryPlan,
-    Packing,
     TypeCost,
     check_memory,
     kv_pages,
-    plan_memory,
     plan_rows,
     readable_bytes,
 )
+from cutaway.planner.outline import ModelOutline, outline_model
 
 __all__ = [
     "DEFAULT_CONTEXT",
@@ -21,13 +20,13 @@ __all__ = [
     "LoadOptions",
     "LoadPlan",
     "MemoryPlan",
-    "Packing",
+    "ModelOutline",
     "TypeCost",
     "check_kv_types",
     "check_memory",
     "kv_pages",
+    "outline_model",
     "plan_load",
-    "plan_memory",
     "plan_rows",
     "readable_bytes",
 ]

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from cutaway.errors import ParameterError
 from cutaway.formats import ModelFile
-from cutaway.model import ModelSpec, RopeScaling, kv_layout, read_spec, stretched_context
+from cutaway.model import ModelSpec, RopeScaling, read_spec, stretched_context
 from cutaway.ops.backend import Backend
 from cutaway.ops.protocol import KV_ITEM_BYTES, KVLayout, KVType
-from cutaway.planner.memory import PAGE_SIZE, MemoryPlan, kv_pages, plan_memory
+from cutaway.planner.memory import MemoryPlan
+from cutaway.planner.outline import outline_model
 
 DEFAULT_CONTEXT = 4096
 
@@ -54,14 +55,10 @@ def plan_load(file: ModelFile, options: LoadOptions, backend: Backend) -> LoadPl
     spec = read_spec(file)
     reach = stretched_context(options.rope_scaling, spec.context)
     context = min(reach, DEFAULT_CONTEXT) if options.context is None else options.context
-    memory = plan_memory(
-        file, spec, backend.packed_bytes, context=context, page_size=PAGE_SIZE, requests=options.contexts,
-        key_type=options.key_type, value_type=options.value_type, limits=backend.limits,
-    )  # fmt: skip
-    chunk = backend.limits.tokens
-    pages = kv_pages(spec, context=context, page_size=PAGE_SIZE, requests=options.contexts, chunk=chunk)
-    layout = kv_layout(spec, pages=pages, page_size=PAGE_SIZE, key_type=options.key_type, value_type=options.value_type)
-    return LoadPlan(spec, context, layout, memory)
+    outline = outline_model(file, spec, backend, options.rope_scaling)
+    types = options.key_type, options.value_type
+    memory = outline.memory(context=context, requests=options.contexts, key_type=types[0], value_type=types[1])
+    return LoadPlan(spec, context, outline.layout(context, options.contexts, *types), memory)
 
 
 def check_kv_types(key_type: str, value_type: str) -> None:

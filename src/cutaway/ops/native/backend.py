@@ -17,7 +17,8 @@ from cutaway.errors import ParameterError, UnsupportedError
 from cutaway.native import _native
 from cutaway.ops.backend import Description, StepLimits
 from cutaway.ops.host_memory import available_memory
-from cutaway.ops.native.packing import TYPE_NUMBERS, pack, pack_codes, packed_bytes
+from cutaway.ops.native.outline import NativeOutline
+from cutaway.ops.native.packing import TYPE_NUMBERS, pack, pack_codes
 from cutaway.ops.native.recording import Observer, RecordedStep, Recording, Value
 from cutaway.ops.protocol import F32, Forward, KVLayout, Matrix, Step, Weight
 from cutaway.ops.smt_gain import siblings_gain
@@ -77,9 +78,6 @@ class NativeBackend:
     def free_memory(self) -> int | None:
         return available_memory()
 
-    def packed_bytes(self, type: str, rows: int, inputs: int) -> int:
-        return packed_bytes(type, rows, inputs)
-
     def weight(self, matrix: Matrix, bias: F32 | None = None) -> Weight:
         return pack(self.team, matrix, bias)
 
@@ -101,6 +99,9 @@ class NativeBackend:
             )  # fmt: skip
             layers |= {layer: _native.Pages(pool, place) for place, layer in enumerate(group.layers)}
         return [layers[i] for i in range(len(layers))]
+
+    def outline(self) -> NativeOutline:
+        return NativeOutline(self.team, self._program, self.open_cache)
 
     def record(self, forward: Forward) -> RecordedStep:
         recording = Recording(self._program())

@@ -18,15 +18,6 @@ TYPE_NUMBERS = {
 }  # fmt: skip
 
 
-def packed_bytes(type: str, rows: int, inputs: int) -> int:
-    """Bytes that a matrix takes once packed: the arithmetic that packing itself uses."""
-    if type in TYPE_NUMBERS:
-        return int(_native.packed_bytes(TYPE_NUMBERS[type], rows, inputs))
-    # As codes through a table, float scales per group of 16 or 32 (the larger is assumed where the file must be read).
-    panels, groups = -(-rows // 16), -(-inputs // 32)
-    return panels * groups * (256 + 128)
-
-
 class PackedWeight:
     """A packed matrix."""
 

@@ -166,6 +166,7 @@ class RecordedStep:
         self._logits = logits
         self._team = team
         self._ops = len(recording.program)
+        self.program.reserve()  # what steps may need, so that memory does not depend on which of them came
 
     def __call__(self, step: Step) -> HostRows:
         run_ops(self.program, step, 0, self._ops)

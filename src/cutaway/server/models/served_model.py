@@ -101,7 +101,7 @@ def look(config: ModelConfig, *, always_hash: bool) -> Looked:
     with open_model(found.path) as file:
         scaling = parse_rope_scaling(config.rope_scaling) if config.rope_scaling else None
         options = LoadOptions(config.context, config.contexts or CONTEXTS, _kv(config.kv_k), _kv(config.kv_v), scaling)
-        plan = plan_load(file, options, open_backend(config.backend or "native"))
+        plan = plan_load(file, options, open_backend(config.backend or "native", threads=config.threads))
         return Looked(found, sha256, file.format, plan.memory, hashed)
 
 
