@@ -3,6 +3,7 @@ weights that have a shape and a size but no data. Nothing is counted by a second
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -56,8 +57,8 @@ class Outline(Protocol):
         """Handles of the layout's layers; one page of each group is enough."""
         ...
 
-    def scratch(self, forward: Forward, tokens: int) -> Scratch:
-        """What the recorded step holds where requests have at most so many tokens."""
+    def record(self, forward: Forward) -> Callable[[int], Scratch]:
+        """What the recorded step holds, as a function of the tokens that a request may have at most."""
         ...
 
 

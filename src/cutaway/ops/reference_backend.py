@@ -103,6 +103,6 @@ class ReferenceOutline:
     def open_cache(self, layout: KVLayout) -> list[Any]:
         return [None for group in layout.groups for _ in group.layers]
 
-    def scratch(self, forward: Forward, tokens: int) -> Scratch:
+    def record(self, forward: Forward) -> Callable[[int], Scratch]:
         values = 4 * (self.tokens * 8 * self._widest + self.rows * self._vocab)
-        return Scratch(values, 0, 0, 4 * self._vocab)
+        return lambda tokens: Scratch(values, 0, 0, 4 * self._vocab)

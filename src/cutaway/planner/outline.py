@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -30,7 +30,7 @@ class ModelOutline:
     vectors: int
     mapped: int
     _outline: Outline
-    _scratch: dict[tuple[KVType, KVType, int], Scratch] = field(default_factory=dict)
+    _recorded: dict[tuple[KVType, KVType], Callable[[int], Scratch]] = field(default_factory=dict)
 
     def memory(
         self, *, context: int, requests: int = 1, key_type: KVType = "bf16", value_type: KVType = "bf16"
@@ -70,14 +70,18 @@ class ModelOutline:
         )
         pages = self.layout(context, requests, key_type, value_type).groups
         tokens = context if bounded else max(g.pages for g in pages) * PAGE_SIZE
-        key = (key_type, value_type, tokens)
-        if key not in self._scratch:
-            one_page = tuple(1 for _ in kv_groups(self.spec))
-            self.decoder.cache = self._outline.open_cache(
-                kv_layout(self.spec, pages=one_page, page_size=PAGE_SIZE, key_type=key_type, value_type=value_type)
-            )
-            self._scratch[key] = self._outline.scratch(self.decoder.forward, tokens)
-        return self._scratch[key]
+        key = (key_type, value_type)
+        if key not in self._recorded:
+            self._recorded[key] = self._outline.record(self.opened(key_type, value_type).forward)
+        return self._recorded[key](tokens)
+
+    def opened(self, key_type: KVType, value_type: KVType) -> Decoder:
+        """The decoder with a page of each kind, so that its forward pass can be recorded or counted."""
+        one_page = tuple(1 for _ in kv_groups(self.spec))
+        self.decoder.cache = self._outline.open_cache(
+            kv_layout(self.spec, pages=one_page, page_size=PAGE_SIZE, key_type=key_type, value_type=value_type)
+        )
+        return self.decoder
 
 
 def outline_model(

@@ -45,7 +45,7 @@ class HubModel:
 
 def find_on_hub(source: HubSource) -> HubModel:
     """Ask the hub which files the model consists of. Raises ModelNotFoundError or DownloadError."""
-    with _hub_errors(source):
+    with hub_errors(source):
         from huggingface_hub import HfApi
 
         info = HfApi().model_info(source.repo, files_metadata=True)
@@ -61,7 +61,7 @@ def fetch_from_hub(model: HubModel, source: HubSource, folder: Path) -> Path:
     """Fetch the files into a folder inside `folder`, which holds nothing else afterwards. Raises DownloadError."""
     arrived, payload = folder / "arriving", folder / "payload"
     payload.mkdir()
-    with _hub_errors(source):
+    with hub_errors(source):
         from huggingface_hub import hf_hub_download
         from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
@@ -126,7 +126,7 @@ def _offer(models: Sequence[Sequence[str]], source: HubSource) -> str:
 
 
 @contextmanager
-def _hub_errors(source: HubSource) -> Iterator[None]:
+def hub_errors(source: HubSource) -> Iterator[None]:
     """Whatever the hub's client raises (its own errors, its HTTP library's, the system's) as one of ours."""
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -44,12 +45,16 @@ class NativeOutline:
     def open_cache(self, layout: KVLayout) -> list[Any]:
         return list(self._open_cache(layout))
 
-    def scratch(self, forward: Forward, tokens: int) -> Scratch:
+    def record(self, forward: Forward) -> Callable[[int], Scratch]:
         recording = Recording(self._program())
         out: Value = forward(recording, _NO_STEP)
-        values, shared, worker = recording.program.scratch_plan(tokens)
         row = 4 * int(recording.program.width(out.buffer))
-        return Scratch(values, shared, worker * self._team.threads, row)
+
+        def scratch(tokens: int) -> Scratch:
+            values, shared, worker = recording.program.scratch_plan(tokens)
+            return Scratch(values, shared, worker * self._team.threads, row)
+
+        return scratch
 
     def _outline(self, matrix: Matrix, biased: bool) -> Any:
         kind = "F32" if matrix.type == "F64" else matrix.type
