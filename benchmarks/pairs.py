@@ -48,14 +48,23 @@ class Comparison:
         )
 
 
-def compare(blocks: Sequence[Block], seed: int = 0) -> Comparison:
-    """The median of the blocks' ratios, and a percentile bootstrap over blocks: steps of one block share what the
-    machine did meanwhile, so they are no independent samples, and blocks are."""
-    ratios = [block.ratio for block in blocks]
+def compare(loads: Sequence[Sequence[Block]], seed: int = 0) -> Comparison:
+    """The median of all blocks' ratios, and a percentile bootstrap in two stages: over loads, then over the blocks of
+    each. loads: the blocks of each pair of processes.
+
+    Steps of one block share what the machine did meanwhile, and blocks of one pair of processes share where the system
+    put their memory for as long as they live; neither are independent samples.
+    """
+    ratios = [[block.ratio for block in blocks] for blocks in loads]
     draw = random.Random(seed)
-    found = sorted(median(draw.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+
+    def again() -> float:
+        return median(r for load in draw.choices(ratios, k=len(ratios)) for r in draw.choices(load, k=len(load)))
+
+    found = sorted(again() for _ in range(RESAMPLES))
     edge = RESAMPLES // 40  # 2.5 %
-    return Comparison(median(ratios), found[edge], found[-edge - 1], sum(len(block.old) for block in blocks))
+    pairs = sum(len(block.old) for blocks in loads for block in blocks)
+    return Comparison(median(r for load in ratios for r in load), found[edge], found[-edge - 1], pairs)
 
 
 def plan_blocks(pairs: int, draw: random.Random) -> Iterator[tuple[int, bool]]:
