@@ -28,15 +28,13 @@ using Odds = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 thread_local cs::Scratch scratch;
 
 int64_t row_length(size_t entries) {
-    if (entries < 1 || entries > (size_t)cs::LONGEST_ROW) throw nb::value_error("a row of logits has 1 to 524287 entries");
+    if (entries < 1 || entries > (size_t)cs::LONGEST_ROW)
+        throw nb::value_error("a row of logits has 1 to 524287 entries");
     return (int64_t)entries;
 }
-// The interpreter's lock is kept: one row takes 0.01 to 0.3 ms, and who lets it go where another thread wants it waits 5 ms
-// to have it back.
-template <class F>
-auto over(const Row& row, F work) {
-    return work(row.data(), row_length(row.shape(0)));
-}
+// The interpreter's lock is kept: one row takes 0.01 to 0.3 ms, and who lets it go where another thread wants it waits
+// 5 ms to have it back.
+template <class F> auto over(const Row& row, F work) { return work(row.data(), row_length(row.shape(0))); }
 int64_t best(const Row& row) {
     return over(row, [](const float* x, int64_t n) { return cs::best_token(x, n, scratch); });
 }
@@ -56,12 +54,15 @@ std::vector<int64_t> draw_rows(cutaway::Team* team, const Rows& rows, const std:
     auto one = [&](int64_t i) {
         const auto& [row, inverse, top_k, top_p, min_p, uniform53] = draws[(size_t)i];
         const float* x = rows.data() + row * rows.shape(1);
-        out[(size_t)i] = inverse == 0.0 ? cs::best_token(x, n, scratch) : cs::draw(x, n, {inverse, top_k, top_p, min_p}, uniform53, scratch);
+        out[(size_t)i] = inverse == 0.0 ? cs::best_token(x, n, scratch)
+                                        : cs::draw(x, n, {inverse, top_k, top_p, min_p}, uniform53, scratch);
     };
     nb::gil_scoped_release release;
     const auto count = (int64_t)draws.size();
-    if (team) team->run([&](cutaway::Worker& worker) { worker.parallel(count, 1, one); });
-    else for (int64_t i = 0; i < count; ++i) one(i);
+    if (team)
+        team->run([&](cutaway::Worker& worker) { worker.parallel(count, 1, one); });
+    else
+        for (int64_t i = 0; i < count; ++i) one(i);
     return out;
 }
 int64_t order(const Row& row, const Ids& out) {
@@ -97,14 +98,17 @@ void bind(nb::module_& m) {
 }
 }  // namespace select_bindings
 
-// Weights, pages and recorded programs for ops/native/recording.py: see runtime/. Arrays are C-contiguous, never converted.
+// Weights, pages and recorded programs for ops/native/recording.py: see runtime/. Arrays are C-contiguous, never
+// converted.
 namespace program_bindings {
 using namespace cutaway;
 template <class T> using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T> using Grid = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Floats = std::vector<float>;
 
-Floats floats(const std::optional<Array<float>>& a) { return a ? Floats(a->data(), a->data() + a->shape(0)) : Floats(); }
+Floats floats(const std::optional<Array<float>>& a) {
+    return a ? Floats(a->data(), a->data() + a->shape(0)) : Floats();
+}
 const float* bias_of(const std::optional<Array<float>>& bias, size_t rows) {
     if (bias && bias->shape(0) != rows) throw nb::value_error("the bias is not as long as the matrix has rows");
     return bias ? bias->data() : nullptr;
@@ -119,19 +123,23 @@ WeightPtr pack(Team& team, int type, Array<uint8_t> raw, size_t rows, size_t inp
     nb::gil_scoped_release release;
     return Weight::pack(team, type, raw.data(), raw.shape(0), rows, inputs, b);
 }
-WeightPtr from_codes(Team& team, int type, Grid<uint8_t> codes, Grid<float> scales, std::optional<Array<uint8_t>> table, std::optional<Array<float>> bias) {
+WeightPtr from_codes(Team& team, int type, Grid<uint8_t> codes, Grid<float> scales, std::optional<Array<uint8_t>> table,
+                     std::optional<Array<float>> bias) {
     const size_t rows = codes.shape(0), inputs = codes.shape(1), columns = scales.shape(1);
-    if (scales.shape(0) != rows || !columns || inputs % columns || (inputs / columns != 16 && inputs / columns != 32) || (table && table->shape(0) != 16))
+    if (scales.shape(0) != rows || !columns || inputs % columns || (inputs / columns != 16 && inputs / columns != 32) ||
+        (table && table->shape(0) != 16))
         throw nb::value_error("codes take one scale per 16 or 32 inputs, and a table of 16");
-    return Weight::from_codes(team, type, codes.data(), scales.data(), (int)(inputs / columns), table ? table->data() : nullptr, rows, inputs, bias_of(bias, rows));
+    return Weight::from_codes(team, type, codes.data(), scales.data(), (int)(inputs / columns),
+                              table ? table->data() : nullptr, rows, inputs, bias_of(bias, rows));
 }
 std::shared_ptr<Table> make_table(int type, Array<uint8_t> raw, size_t rows, size_t inputs) {
     const TypeInfo* t = find_type(type);
-    if (!t || inputs % t->elements || raw.shape(0) != rows * (inputs / t->elements) * t->bytes) throw nb::value_error("not a table of that type and shape");
+    if (!t || inputs % t->elements || raw.shape(0) != rows * (inputs / t->elements) * t->bytes)
+        throw nb::value_error("not a table of that type and shape");
     return std::make_shared<Table>(Table{t, raw.data(), rows, inputs, nullptr});
 }
-// A weight without its data, for a recording that is never run. sub: 0 for a type with a layout of its own, else 16 or 32 inputs
-// a scale, as codes through a table.
+// A weight without its data, for a recording that is never run. sub: 0 for a type with a layout of its own, else 16 or
+// 32 inputs a scale, as codes through a table.
 WeightPtr outline(Team& team, int type, int sub, size_t rows, size_t inputs, bool biased) {
     const TypeInfo* t = find_type(type);
     if (!sub && !t) throw nb::value_error("no kernel layout for that tensor type");
@@ -150,11 +158,13 @@ auto held() {
     return out;
 }
 // Every index is checked here, so that the kernels need not.
-void run(Program& p, Array<int32_t> tokens, Array<int32_t> positions, Array<int32_t> request_of, std::vector<Grid<int32_t>> tables, Array<int32_t> rows, size_t begin, size_t end) {
+void run(Program& p, Array<int32_t> tokens, Array<int32_t> positions, Array<int32_t> request_of,
+         std::vector<Grid<int32_t>> tables, Array<int32_t> rows, size_t begin, size_t end) {
     Step s;
     s.tokens = (int)tokens.shape(0), s.row_count = (int)rows.shape(0);
     s.token = tokens.data(), s.position = positions.data(), s.request = request_of.data(), s.rows = rows.data();
-    if (s.tokens < 1 || s.tokens > p.max_tokens || s.row_count > p.max_rows || (int)positions.shape(0) != s.tokens || (int)request_of.shape(0) != s.tokens || end > p.ops.size())
+    if (s.tokens < 1 || s.tokens > p.max_tokens || s.row_count > p.max_rows || (int)positions.shape(0) != s.tokens ||
+        (int)request_of.shape(0) != s.tokens || end > p.ops.size())
         throw nb::value_error("a step does not fit the program");
     for (const auto& t : tables) s.tables.push_back({t.data(), (int)t.shape(0), (int)t.shape(1)});
     p.check(s);
@@ -168,42 +178,82 @@ auto view(Program& p, int buffer, size_t rows) {
 }
 
 void bind(nb::module_& m) {
-    m.def("instruction_set", [](const std::string& name) { return std::string(kernels_named(name)->name); }, nb::arg("name") = "");
-    nb::class_<Team>(m, "Team").def(nb::init<int, bool>(), nb::arg("threads"), nb::arg("adapts") = true).def_prop_ro("threads", &Team::threads);
+    m.def(
+        "instruction_set", [](const std::string& name) { return std::string(kernels_named(name)->name); },
+        nb::arg("name") = "");
+    nb::class_<Team>(m, "Team")
+        .def(nb::init<int, bool>(), nb::arg("threads"), nb::arg("adapts") = true)
+        .def_prop_ro("threads", &Team::threads);
     nb::class_<Weight>(m, "Weight")
-        .def_ro("rows", &Weight::rows).def_ro("inputs", &Weight::inputs).def_ro("type_number", &Weight::type).def_prop_ro("nbytes", &Weight::nbytes)
-        .def_prop_ro("held", &Weight::held).def_prop_ro("bias_bytes", [](const Weight& w) { return w.bias.size() * sizeof(float); });
-    m.def("outline", &outline, nb::arg("team"), nb::arg("type"), nb::arg("sub"), nb::arg("rows"), nb::arg("inputs"), nb::arg("biased"));
+        .def_ro("rows", &Weight::rows)
+        .def_ro("inputs", &Weight::inputs)
+        .def_ro("type_number", &Weight::type)
+        .def_prop_ro("nbytes", &Weight::nbytes)
+        .def_prop_ro("held", &Weight::held)
+        .def_prop_ro("bias_bytes", [](const Weight& w) { return w.bias.size() * sizeof(float); });
+    m.def("outline", &outline, nb::arg("team"), nb::arg("type"), nb::arg("sub"), nb::arg("rows"), nb::arg("inputs"),
+          nb::arg("biased"));
     m.def("held_bytes", &held);
-    m.def("pack", &pack, nb::arg("team"), nb::arg("type"), nb::arg("raw").noconvert(), nb::arg("rows"), nb::arg("inputs"), nb::arg("bias") = nb::none());
-    m.def("pack_codes", &from_codes, nb::arg("team"), nb::arg("type"), nb::arg("codes").noconvert(), nb::arg("scales").noconvert(), nb::arg("table") = nb::none(), nb::arg("bias") = nb::none());
+    m.def("pack", &pack, nb::arg("team"), nb::arg("type"), nb::arg("raw").noconvert(), nb::arg("rows"),
+          nb::arg("inputs"), nb::arg("bias") = nb::none());
+    m.def("pack_codes", &from_codes, nb::arg("team"), nb::arg("type"), nb::arg("codes").noconvert(),
+          nb::arg("scales").noconvert(), nb::arg("table") = nb::none(), nb::arg("bias") = nb::none());
     nb::class_<Table>(m, "Table");
-    m.def("table", &make_table, nb::keep_alive<0, 2>(), nb::arg("type"), nb::arg("raw").noconvert(), nb::arg("rows"), nb::arg("inputs"));
-    m.def("table_of", [](WeightPtr w) { return std::make_shared<Table>(Table{nullptr, nullptr, w->rows, w->inputs, w}); }, nb::arg("weight"));
-    nb::class_<PagePool>(m, "PagePool").def(nb::init<int, int, int, int, int, int, int, int>(), nb::arg("group"), nb::arg("pages"), nb::arg("layers"),
-                                            nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("page_size"), nb::arg("key_type"), nb::arg("value_type"));
+    m.def("table", &make_table, nb::keep_alive<0, 2>(), nb::arg("type"), nb::arg("raw").noconvert(), nb::arg("rows"),
+          nb::arg("inputs"));
+    m.def(
+        "table_of", [](WeightPtr w) { return std::make_shared<Table>(Table{nullptr, nullptr, w->rows, w->inputs, w}); },
+        nb::arg("weight"));
+    nb::class_<PagePool>(m, "PagePool")
+        .def(nb::init<int, int, int, int, int, int, int, int>(), nb::arg("group"), nb::arg("pages"), nb::arg("layers"),
+             nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("page_size"), nb::arg("key_type"),
+             nb::arg("value_type"));
     nb::class_<Pages>(m, "Pages").def(nb::init<std::shared_ptr<PagePool>, int>(), nb::arg("pool"), nb::arg("layer"));
-    nb::class_<Norm>(m, "Norm").def("__init__", [](Norm* n, bool layer, float eps, Array<float> weight, std::optional<Array<float>> bias) {
-        new (n) Norm{layer, eps, floats(weight), floats(bias)};
-    }, nb::arg("layer"), nb::arg("eps"), nb::arg("weight").noconvert(), nb::arg("bias") = nb::none());
-    nb::class_<Rope>(m, "Rope").def("__init__", [](Rope* r, std::optional<Grid<float>> c, std::optional<Grid<float>> s, bool interleaved) {
-        new (r) Rope{};
-        if (!c || !s) return;
-        r->cosine = std::make_shared<Floats>(c->data(), c->data() + c->size()), r->sine = std::make_shared<Floats>(s->data(), s->data() + s->size());
-        r->half = (int)c->shape(1), r->interleaved = interleaved;
-    }, nb::arg("cosine") = nb::none(), nb::arg("sine") = nb::none(), nb::arg("interleaved") = false);
-    nb::class_<Attention>(m, "Attention").def("__init__", [](Attention* a, int heads, int kv_heads, int head_dim, int window, float scale, float softcap, std::optional<Array<float>> slopes) {
-        new (a) Attention{heads, kv_heads, head_dim, window, scale, softcap, floats(slopes)};
-    }, nb::arg("heads"), nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("window"), nb::arg("scale"), nb::arg("softcap"), nb::arg("slopes") = nb::none());
-    nb::class_<ExpertWeights>(m, "ExpertWeights").def(nb::init<>())
-        .def_rw("router", &ExpertWeights::router).def_rw("gate", &ExpertWeights::gate).def_rw("up", &ExpertWeights::up).def_rw("down", &ExpertWeights::down)
-        .def_rw("used", &ExpertWeights::used).def_rw("renormalize", &ExpertWeights::renormalize).def_rw("scale", &ExpertWeights::scale)
-        .def_rw("shared_gate", &ExpertWeights::shared_gate).def_rw("shared_up", &ExpertWeights::shared_up)
-        .def_rw("shared_down", &ExpertWeights::shared_down).def_rw("shared_router", &ExpertWeights::shared_router);
+    nb::class_<Norm>(m, "Norm").def(
+        "__init__",
+        [](Norm* n, bool layer, float eps, Array<float> weight, std::optional<Array<float>> bias) {
+            new (n) Norm{layer, eps, floats(weight), floats(bias)};
+        },
+        nb::arg("layer"), nb::arg("eps"), nb::arg("weight").noconvert(), nb::arg("bias") = nb::none());
+    nb::class_<Rope>(m, "Rope").def(
+        "__init__",
+        [](Rope* r, std::optional<Grid<float>> c, std::optional<Grid<float>> s, bool interleaved) {
+            new (r) Rope{};
+            if (!c || !s) return;
+            r->cosine = std::make_shared<Floats>(c->data(), c->data() + c->size()),
+            r->sine = std::make_shared<Floats>(s->data(), s->data() + s->size());
+            r->half = (int)c->shape(1), r->interleaved = interleaved;
+        },
+        nb::arg("cosine") = nb::none(), nb::arg("sine") = nb::none(), nb::arg("interleaved") = false);
+    nb::class_<Attention>(m, "Attention")
+        .def(
+            "__init__",
+            [](Attention* a, int heads, int kv_heads, int head_dim, int window, float scale, float softcap,
+               std::optional<Array<float>> slopes) {
+                new (a) Attention{heads, kv_heads, head_dim, window, scale, softcap, floats(slopes)};
+            },
+            nb::arg("heads"), nb::arg("kv_heads"), nb::arg("head_dim"), nb::arg("window"), nb::arg("scale"),
+            nb::arg("softcap"), nb::arg("slopes") = nb::none());
+    nb::class_<ExpertWeights>(m, "ExpertWeights")
+        .def(nb::init<>())
+        .def_rw("router", &ExpertWeights::router)
+        .def_rw("gate", &ExpertWeights::gate)
+        .def_rw("up", &ExpertWeights::up)
+        .def_rw("down", &ExpertWeights::down)
+        .def_rw("used", &ExpertWeights::used)
+        .def_rw("renormalize", &ExpertWeights::renormalize)
+        .def_rw("scale", &ExpertWeights::scale)
+        .def_rw("shared_gate", &ExpertWeights::shared_gate)
+        .def_rw("shared_up", &ExpertWeights::shared_up)
+        .def_rw("shared_down", &ExpertWeights::shared_down)
+        .def_rw("shared_router", &ExpertWeights::shared_router);
     nb::class_<Program>(m, "Program")
-        .def("__init__", [](Program* p, std::shared_ptr<Team> team, const std::string& isa, int max_tokens, int max_rows) {
-            new (p) Program(std::move(team), kernels_named(isa), max_tokens, max_rows);
-        }, nb::arg("team"), nb::arg("instruction_set"), nb::arg("max_tokens"), nb::arg("max_rows"))
+        .def(
+            "__init__",
+            [](Program* p, std::shared_ptr<Team> team, const std::string& isa, int max_tokens, int max_rows) {
+                new (p) Program(std::move(team), kernels_named(isa), max_tokens, max_rows);
+            },
+            nb::arg("team"), nb::arg("instruction_set"), nb::arg("max_tokens"), nb::arg("max_rows"))
         .def("__len__", [](Program& p) { return p.ops.size(); })
         .def("name", [](Program& p, size_t i) { return std::string(p.ops.at(i)->name); })
         .def("outputs", [](Program& p, size_t i) { return p.ops.at(i)->outputs; })
@@ -214,18 +264,27 @@ void bind(nb::module_& m) {
         .def("reserve", &Program::reserve)
         .def("scratch_plan", &scratch_plan, nb::arg("tokens"))
         .def("view", &view, nb::arg("buffer"), nb::arg("rows"))
-        .def("embed", &add_embed).def("add_positions", [](Program& p, int x, Grid<float> t) {
-            return add_positions(p, x, std::make_shared<Floats>(t.data(), t.data() + t.size()), t.shape(1));
-        })
+        .def("embed", &add_embed)
+        .def("add_positions",
+             [](Program& p, int x, Grid<float> t) {
+                 return add_positions(p, x, std::make_shared<Floats>(t.data(), t.data() + t.size()), t.shape(1));
+             })
         .def("normalize", &add_normalize, nb::arg("x"), nb::arg("norm"))
         .def("project", &add_project, nb::arg("x"), nb::arg("norm").none(), nb::arg("weights"))
-        .def("project_add", &add_project_add, nb::arg("x"), nb::arg("a"), nb::arg("weight"), nb::arg("norm").none(), nb::arg("scale"))
-        .def("feed", &add_feed, nb::arg("x"), nb::arg("norm").none(), nb::arg("gate").none(), nb::arg("up"), nb::arg("activation"))
-        .def("rotate_store", &add_rotate_store, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("pages"), nb::arg("attention"), nb::arg("rope"), nb::arg("q_norm").none(), nb::arg("k_norm").none())
+        .def("project_add", &add_project_add, nb::arg("x"), nb::arg("a"), nb::arg("weight"), nb::arg("norm").none(),
+             nb::arg("scale"))
+        .def("feed", &add_feed, nb::arg("x"), nb::arg("norm").none(), nb::arg("gate").none(), nb::arg("up"),
+             nb::arg("activation"))
+        .def("rotate_store", &add_rotate_store, nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("pages"),
+             nb::arg("attention"), nb::arg("rope"), nb::arg("q_norm").none(), nb::arg("k_norm").none())
         .def("attend", &add_attend, nb::arg("q"), nb::arg("pages"), nb::arg("attention"))
-        .def("mix_experts", &add_experts, nb::arg("x"), nb::arg("norm").none(), nb::arg("experts"), nb::arg("activation"))
-        .def("logits", &add_logits, nb::arg("x"), nb::arg("norm"), nb::arg("head"), nb::arg("scale"), nb::arg("softcap"))
-        .def("run", &run, nb::arg("tokens").noconvert(), nb::arg("positions").noconvert(), nb::arg("request_of").noconvert(), nb::arg("tables"), nb::arg("rows").noconvert(), nb::arg("begin"), nb::arg("end"));
+        .def("mix_experts", &add_experts, nb::arg("x"), nb::arg("norm").none(), nb::arg("experts"),
+             nb::arg("activation"))
+        .def("logits", &add_logits, nb::arg("x"), nb::arg("norm"), nb::arg("head"), nb::arg("scale"),
+             nb::arg("softcap"))
+        .def("run", &run, nb::arg("tokens").noconvert(), nb::arg("positions").noconvert(),
+             nb::arg("request_of").noconvert(), nb::arg("tables"), nb::arg("rows").noconvert(), nb::arg("begin"),
+             nb::arg("end"));
 }
 }  // namespace program_bindings
 
@@ -240,13 +299,16 @@ template <class F> double seconds(Team& team, F&& job) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 // Bytes a second, from one pass over the buffer.
-double read(Team& team, const std::string& set, nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> buffer) {
+double read(Team& team, const std::string& set,
+            nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> buffer) {
     const limits::Limits l = limits::limits_of(kernels_named(set)->name);
     const uint8_t* p = buffer.data();
     const size_t bytes = buffer.shape(0), blocks = (bytes + limits::kBlock - 1) / limits::kBlock;
     return (double)bytes / seconds(team, [&](Worker& worker) {
-        worker.parallel((int64_t)blocks, 1, [&](int64_t b) { l.read(p + b * limits::kBlock, std::min(limits::kBlock, bytes - b * limits::kBlock)); });
-    });
+               worker.parallel((int64_t)blocks, 1, [&](int64_t b) {
+                   l.read(p + b * limits::kBlock, std::min(limits::kBlock, bytes - b * limits::kBlock));
+               });
+           });
 }
 // Operations a second; 0 where the instruction set has no such arithmetic.
 double multiply(Team& team, const std::string& set, const std::string& kind, int64_t rounds) {

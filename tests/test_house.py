@@ -43,6 +43,7 @@ FILE_LINES = 300
 FUNCTION_LINES = 60
 TEST_FILE_LINES = 400
 KERNEL_FILE_LINES = 600
+LINE_COLUMNS = 120  # of C++; ruff has the figure for Python
 EXTENSION = {"_native"}  # a compiled module's customary name
 BANNED = {"manager", "helper", "util", "common", "misc", "impl"}
 # Words of a machine, and not of the project. Written in pieces so that this file passes its own test.
@@ -165,6 +166,10 @@ def test_sizes() -> None:
                 lines = (node.end_lineno or 0) - node.lineno + 1
                 if lines > FUNCTION_LINES:
                     long.append(f"{where(path, node.lineno)}: {node.name} has {lines} lines, at most {FUNCTION_LINES}")
+    for path in native_files():
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if len(line) > LINE_COLUMNS:
+                long.append(f"{where(path, number)}: {len(line)} columns, at most {LINE_COLUMNS} (.clang-format)")
     assert not long, "\n".join(long)
 
 

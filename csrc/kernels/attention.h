@@ -1,8 +1,8 @@
 // Attention over pages.
 //
-// A row (one query head of one token) sees the context in fixed segments of 256 tokens. In a segment: scores in units of
-// ln 2, their maximum m, p = 2^(score - m), l = sum of p (lane by lane over blocks of 16, then the fixed tree), o = sum
-// of p * v in ascending token order. Segments are merged in ascending order:
+// A row (one query head of one token) sees the context in fixed segments of 256 tokens. In a segment: scores in units
+// of ln 2, their maximum m, p = 2^(score - m), l = sum of p (lane by lane over blocks of 16, then the fixed tree), o =
+// sum of p * v in ascending token order. Segments are merged in ascending order:
 //
 //   M' = max(M, m);  L' = L 2^(M - M') + l 2^(m - M');  O' = O 2^(M - M') + o 2^(m - M');   at last O / L
 //
@@ -31,7 +31,8 @@ template <int T> constexpr int kAccumulators = 1;
 // Vectors (of blocks, of a head) at a time, for R rows.
 template <int T, int R> constexpr int kVectors = 4 * R <= kAccumulators<T> ? 4 : 2 * R <= kAccumulators<T> ? 2 : 1;
 
-// 2^x for x <= 0 (and NaN): x = n + r, |r| <= 1/2, a degree-5 polynomial in r, times 2^n. Within 1.4 ulp; below -126: 0.
+// 2^x for x <= 0 (and NaN): x = n + r, |r| <= 1/2, a degree-5 polynomial in r, times 2^n. Within 1.4 ulp; below -126:
+// 0.
 INLINE F exp2_negative(F x) {
     const F magic = set(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
     const F shifted = add(x, magic), r = sub(x, sub(shifted, magic));
@@ -64,7 +65,8 @@ template <int T> INLINE void load_line(const uint8_t* p, F* k) {
 
 // q . k for N blocks of 16 tokens and R rows, inputs in ascending order. q: [R][d]. Meanwhile the lines at `ahead` are
 // asked for.
-template <int T, int R, int N> INLINE void dot_blocks(const uint8_t* const* keys, const uint8_t* const* ahead, const float* const q, int d, F (*s)[R]) {
+template <int T, int R, int N> INLINE void dot_blocks(const uint8_t* const* keys, const uint8_t* const* ahead,
+                                                      const float* const q, int d, F (*s)[R]) {
     constexpr int D = kLineInputs<T>;
     for (int n = 0; n < N; n++)
         for (int r = 0; r < R; r++) s[n][r] = zero();
@@ -82,7 +84,8 @@ template <int T, int R, int N> INLINE void dot_blocks(const uint8_t* const* keys
     if constexpr (D == 4)
         for (; i < d; i++)
             for (int n = 0; n < N; n++)
-                for (int r = 0; r < R; r++) s[n][r] = fma(load_keys<T>(keys[n] + i * 16 * kKVBytes[T]), set(q[r * d + i]), s[n][r]);
+                for (int r = 0; r < R; r++)
+                    s[n][r] = fma(load_keys<T>(keys[n] + i * 16 * kKVBytes[T]), set(q[r * d + i]), s[n][r]);
 }
 
 // What one call of the kernel works on: some rows of a tile, in one segment.
@@ -90,11 +93,11 @@ struct Part {
     const AttendBlocks& blocks;
     const AttendView& at;
     const AttendRows& rows;
-    int row;           // the first of the rows
-    int begin, end;    // blocks that any of the tile's rows sees
-    int from, to;      // tokens, from the segment's start
-    int clear, dim;    // tokens clear .. dim - 1 are seen by all rows; none where scores need more than a product
-    float* p;          // [rows][kSegment]
+    int row;         // the first of the rows
+    int begin, end;  // blocks that any of the tile's rows sees
+    int from, to;    // tokens, from the segment's start
+    int clear, dim;  // tokens clear .. dim - 1 are seen by all rows; none where scores need more than a product
+    float* p;        // [rows][kSegment]
 };
 
 // Scores of block b for row r: scaled, capped, biased and masked. x: q . k.
@@ -119,7 +122,8 @@ template <int T, int R, int N> INLINE void score_blocks(const Part& part, int b,
         ahead[n] = blocks.values[b + n] ? blocks.values[b + n] : keys[n];
     }
     F s[N][R];
-    dot_blocks<T, R, N>(keys, ahead, (const float*)part.rows.q + (size_t)part.row * blocks.head_dim, blocks.head_dim, s);
+    dot_blocks<T, R, N>(keys, ahead, (const float*)part.rows.q + (size_t)part.row * blocks.head_dim, blocks.head_dim,
+                        s);
     if (part.clear <= 16 * b && 16 * (b + N) <= part.dim) {
         for (int r = 0; r < R; r++)
             for (int n = 0; n < N; n++) {
@@ -149,7 +153,8 @@ template <int T, int R> static void score(const Part& part, float* m) {
 
 // Scores to p, and l = sum of p. Then p takes on the values' scales, so that the codes are what is left to multiply.
 static void softmax_row(const Part& part, int r, float* m, float* l) {
-    const bool masked = part.rows.position[part.row + r] < part.blocks.start + part.from || part.rows.first[part.row + r] >= part.blocks.start + part.to;
+    const bool masked = part.rows.position[part.row + r] < part.blocks.start + part.from ||
+                        part.rows.first[part.row + r] >= part.blocks.start + part.to;
     m[r] = masked ? kMasked : m[r] == kMasked ? 0.0f : m[r];  // 0: nothing but NaN
     const F top = set(m[r]);
     F total = zero();
@@ -164,7 +169,8 @@ static void softmax_row(const Part& part, int r, float* m, float* l) {
 
 // W vectors of a token's values. bf16 comes in pairs: even inputs, then odd ones.
 template <int T, int W> INLINE void load_values(const uint8_t* p, F* v) {
-    if constexpr (T == kKVBF16 && W == 1) v[0] = as_float(ishl<16>(load_u16((const uint16_t*)p)));
+    if constexpr (T == kKVBF16 && W == 1)
+        v[0] = as_float(ishl<16>(load_u16((const uint16_t*)p)));
     else if constexpr (T == kKVBF16)
         for (int w = 0; w < W; w += 2) load_line<T>(p + 32 * w, v + w);
     else
@@ -172,7 +178,8 @@ template <int T, int W> INLINE void load_values(const uint8_t* p, F* v) {
 }
 
 // o[r][i ..] = sum over tokens of p[r][token] * value, in ascending order, for W vectors of a head.
-template <int T, int R, int W> static void weigh_values(const Part& part, int i, const AttendBlocks* next, float* o, int stride) {
+template <int T, int R, int W>
+static void weigh_values(const Part& part, int i, const AttendBlocks* next, float* o, int stride) {
     const int d = part.blocks.head_dim, bytes = 16 * kKVBytes[next ? next->key_type : kKVF32];
     F acc[R][W];
     for (int r = 0; r < R; r++)
@@ -180,7 +187,8 @@ template <int T, int R, int W> static void weigh_values(const Part& part, int i,
     for (int b = part.begin; b < part.end; b++) {
         if (!part.blocks.values[b]) continue;
         if (next && next->keys[b])  // as much of the next segment's keys as is read here of the values
-            for (int line = i * bytes, end = line + 16 * W * bytes; line < end; line += 64) prefetch(next->keys[b] + line);
+            for (int line = i * bytes, end = line + 16 * W * bytes; line < end; line += 64)
+                prefetch(next->keys[b] + line);
         const int begin = part.from > 16 * b ? part.from : 16 * b, end = part.to < 16 * b + 16 ? part.to : 16 * b + 16;
         const uint8_t* values = part.blocks.values[b] + ((size_t)(begin - 16 * b) * d + i) * kKVBytes[T];
         const float* p = part.p + begin;
@@ -211,7 +219,8 @@ template <int T, int R> static void weigh(const Part& part, const AttendBlocks* 
     for (; i < d; i += 16) weigh_values<T, R, 1>(part, i, next, o, stride);
 }
 
-template <int R> static void part_rows(const Part& part, const AttendBlocks* next, float* m, float* l, float* o, int stride) {
+template <int R>
+static void part_rows(const Part& part, const AttendBlocks* next, float* m, float* l, float* o, int stride) {
     switch (part.blocks.key_type) {
         case kKVF32: score<kKVF32, R>(part, m); break;
         case kKVBF16: score<kKVBF16, R>(part, m); break;
@@ -227,39 +236,48 @@ template <int R> static void part_rows(const Part& part, const AttendBlocks* nex
     }
 }
 
-template <int R> static void some_rows(int count, const Part& part, const AttendBlocks* next, float* m, float* l, float* o, int stride) {
+template <int R>
+static void some_rows(int count, const Part& part, const AttendBlocks* next, float* m, float* l, float* o, int stride) {
     if constexpr (R > 1)
         if (count < R) return some_rows<R - 1>(count, part, next, m, l, o, stride);
     part_rows<R>(part, next, m, l, o, stride);
 }
 
-// What a tile's rows see of a segment, in tokens from its start: from .. to - 1 by any row, clear .. dim - 1 by all, where
-// scores need no more than a product.
+// What a tile's rows see of a segment, in tokens from its start: from .. to - 1 by any row, clear .. dim - 1 by all,
+// where scores need no more than a product.
 struct Seen {
     int from, to, clear, dim;
     Seen(const AttendBlocks& blocks, const AttendView& at, const AttendRows& rows) {
         int first = rows.first[0], last = rows.position[0];
         clear = first, dim = last;
-        bool bare = at.softcap == 0.0f && !blocks.key_scales[(last < blocks.start + kSegment ? last - blocks.start : kSegment - 1) / 16];
+        bool bare = at.softcap == 0.0f &&
+                    !blocks.key_scales[(last < blocks.start + kSegment ? last - blocks.start : kSegment - 1) / 16];
         for (int r = 0; r < rows.count; r++) {
-            first = rows.first[r] < first ? rows.first[r] : first, clear = rows.first[r] > clear ? rows.first[r] : clear;
-            last = rows.position[r] > last ? rows.position[r] : last, dim = rows.position[r] < dim ? rows.position[r] : dim;
+            first = rows.first[r] < first ? rows.first[r] : first,
+            clear = rows.first[r] > clear ? rows.first[r] : clear;
+            last = rows.position[r] > last ? rows.position[r] : last,
+            dim = rows.position[r] < dim ? rows.position[r] : dim;
             bare = bare && rows.slope[r] == 0.0f;
         }
-        from = first > blocks.start ? first - blocks.start : 0, to = last + 1 < blocks.start + kSegment ? last + 1 - blocks.start : kSegment;
+        from = first > blocks.start ? first - blocks.start : 0,
+        to = last + 1 < blocks.start + kSegment ? last + 1 - blocks.start : kSegment;
         clear -= blocks.start, dim = bare ? dim + 1 - blocks.start : 0;
     }
 };
 
-// A tile of rows over one segment. p: [kVectorRows][kSegment] of scratch. Leaves m, l [rows], o [rows][stride]. next: whose
-// keys to ask for meanwhile, or null.
-static void segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
+// A tile of rows over one segment. p: [kVectorRows][kSegment] of scratch. Leaves m, l [rows], o [rows][stride]. next:
+// whose keys to ask for meanwhile, or null.
+static void segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows,
+                    float* p, float* m, float* l, float* o, int stride) {
     const Seen seen(blocks, at, rows);
-    const int most = blocks.value_type == kKVF32 || rows.count > kRegisterRows ? kVectorRows / 2 : kRegisterRows, step = most < kRegisterRows ? most : kRegisterRows;
+    const int most = blocks.value_type == kKVF32 || rows.count > kRegisterRows ? kVectorRows / 2 : kRegisterRows,
+              step = most < kRegisterRows ? most : kRegisterRows;
     for (int r = 0; r < rows.count; r += step) {
         const int count = rows.count - r < step ? rows.count - r : step;
-        const Part part{blocks, at, rows, r, seen.from / 16, (seen.to + 15) / 16, seen.from, seen.to, seen.clear, seen.dim, p};
-        some_rows<kRegisterRows>(count, part, r + count < rows.count ? nullptr : next, m + r, l + r, o + r * stride, stride);
+        const Part part{blocks,  at,         rows,     r, seen.from / 16, (seen.to + 15) / 16, seen.from,
+                        seen.to, seen.clear, seen.dim, p};
+        some_rows<kRegisterRows>(count, part, r + count < rows.count ? nullptr : next, m + r, l + r, o + r * stride,
+                                 stride);
     }
 }
 
@@ -275,7 +293,8 @@ static void widen_block(int type, bool keys, const uint8_t* from, int d, float* 
                 load_line<kKVBF16>(from + 32 * i, line);
                 store(out + 16 * i, line[0]), store(out + 16 * i + 16, line[1]);
             }
-            for (int i = 0; i < d && !keys; i++) store(out + 16 * i, as_float(ishl<16>(load_u16((const uint16_t*)from + 16 * i))));
+            for (int i = 0; i < d && !keys; i++)
+                store(out + 16 * i, as_float(ishl<16>(load_u16((const uint16_t*)from + 16 * i))));
             return;
         case kKVInt8: return widen_block<kKVInt8>(from, d, out);
         case kKVFp8: return widen_block<kKVFp8>(from, d, out);
@@ -287,14 +306,18 @@ static void widen(AttendBlocks& blocks, float* room) {
     const int d = blocks.head_dim;
     for (int b = 0; b < kBlocks; b++, room += 32 * d) {
         if (!blocks.keys[b]) continue;
-        if (blocks.key_type != kKVF32) widen_block(blocks.key_type, true, blocks.keys[b], d, room), blocks.keys[b] = (const uint8_t*)room;
-        if (blocks.value_type != kKVF32) widen_block(blocks.value_type, false, blocks.values[b], d, room + 16 * d), blocks.values[b] = (const uint8_t*)(room + 16 * d);
+        if (blocks.key_type != kKVF32)
+            widen_block(blocks.key_type, true, blocks.keys[b], d, room), blocks.keys[b] = (const uint8_t*)room;
+        if (blocks.value_type != kKVF32)
+            widen_block(blocks.value_type, false, blocks.values[b], d, room + 16 * d),
+                blocks.values[b] = (const uint8_t*)(room + 16 * d);
     }
     blocks.key_type = blocks.value_type = kKVF32;
 }
 
 // (M, L, O) <- merge of (M, L, O) and (m, l, o), row by row. M, L, m, l: [kRowTile].
-static void merge(int count, float* M, float* L, float* O, const float* m, const float* l, const float* o, int stride, int d) {
+static void merge(int count, float* M, float* L, float* O, const float* m, const float* l, const float* o, int stride,
+                  int d) {
     float below[32] = {}, e[32];
     for (int r = 0; r < count; r++) {
         const float top = m[r] > M[r] ? m[r] : M[r];

@@ -7,7 +7,8 @@ namespace cutaway::CUTAWAY_ISA {
 
 // RMS: x / sqrt(mean(x^2) + eps) * weight. Layer: (x - mean) / sqrt(var + eps) * weight + bias. Sums: lane i takes the
 // inputs i, i + 16, ... in order, then the fixed tree.
-static void normalize(const float* x, int width, bool layer, const float* weight, const float* bias, float eps, float* out) {
+static void normalize(const float* x, int width, bool layer, const float* weight, const float* bias, float eps,
+                      float* out) {
     const float n = (float)width;
     float mean = 0.0f;
     if (layer) {
@@ -54,8 +55,9 @@ template <int M> struct Slot {
     int place;
 };
 
-// Up to 16 groups of 32 floats to int8, side by side: scale = max|x| / 127, code = round-half-even(x * (127 / max|x|)). A NaN or
-// an infinity makes the scale NaN, so that it survives. half(n, h): half of the n-th, 16 floats; to(n): its slot.
+// Up to 16 groups of 32 floats to int8, side by side: scale = max|x| / 127, code = round-half-even(x * (127 / max|x|)).
+// A NaN or an infinity makes the scale NaN, so that it survives. half(n, h): half of the n-th, 16 floats; to(n): its
+// slot.
 template <int M, class Half, class To> INLINE void quantize_sixteen(int count, const Half& half, const To& to) {
     const F limit = set(127.0f), infinity = set(__builtin_inff());
     alignas(64) float inverse[16], scale[16];
@@ -83,19 +85,23 @@ template <int M, class Half, class To> INLINE void quantize_sixteen(int count, c
     }
 }
 
-// Rows of tokens into the places place .. of a tile of M. inputs is padded with zeros to whole groups. Side by side are the
-// same group of many tokens, or neighbouring groups of one.
+// Rows of tokens into the places place .. of a tile of M. inputs is padded with zeros to whole groups. Side by side are
+// the same group of many tokens, or neighbouring groups of one.
 template <int M> static void quantize_rows(const float* const* x, int count, int inputs, void* tile, int place) {
     ActGroup<M>* out = (ActGroup<M>*)tile;
     const auto half = [&](int m, int at) { return at < inputs ? load_part(x[m] + at, inputs - at) : zero(); };
     if (count > 2) {
         for (int i = 0; i < inputs; i += kGroup, out++)
-            quantize_sixteen<M>(count, [&](int m, int h) { return half(m, i + 16 * h); }, [&](int m) { return Slot<M>{out, place + m}; });
+            quantize_sixteen<M>(
+                count, [&](int m, int h) { return half(m, i + 16 * h); },
+                [&](int m) { return Slot<M>{out, place + m}; });
         return;
     }
     for (int m = 0; m < count; m++)
         for (int i = 0, left; (left = (inputs - i + kGroup - 1) / kGroup) > 0; i += 16 * kGroup)
-            quantize_sixteen<M>(left < 16 ? left : 16, [&](int g, int h) { return half(m, i + kGroup * g + 16 * h); }, [&](int g) { return Slot<M>{out + i / kGroup + g, place + m}; });
+            quantize_sixteen<M>(
+                left < 16 ? left : 16, [&](int g, int h) { return half(m, i + kGroup * g + 16 * h); },
+                [&](int g) { return Slot<M>{out + i / kGroup + g, place + m}; });
 }
 
 // Turns one head in place. half: i with i + half; interleaved: 2i with 2i + 1. cos, sin: [half].
@@ -127,7 +133,8 @@ static void gate_up(int kind, const float* gate, const float* up, float* out, in
 }
 
 static void add_scaled(float* to, const float* from, float scale, const float* x, size_t apart, int n) {
-    for (int i = 0; i < n; i += 16, x += apart) store_part(to + i, add(load_part(from + i, n - i), mul(set(scale), load(x))), n - i);
+    for (int i = 0; i < n; i += 16, x += apart)
+        store_part(to + i, add(load_part(from + i, n - i), mul(set(scale), load(x))), n - i);
 }
 
 static void soft_cap(float* x, int n, float cap) {

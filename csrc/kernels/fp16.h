@@ -6,7 +6,7 @@
 namespace cutaway {
 
 // Static: a copy of each instruction set's own, so that none runs where its processor is another.
-static inline float float_of_half(uint16_t h) {
+static inline float fp16_to_float(uint16_t h) {
     const uint32_t exponent = h >> 10 & 31, mantissa = h & 1023;
     float f;
     if (exponent == 0) {

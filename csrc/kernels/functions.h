@@ -8,7 +8,7 @@ namespace cutaway::CUTAWAY_ISA {
 // (also for -inf); NaN stays NaN.
 INLINE F exp(F x) {
     const F clamped = max(set(-87.0f), min(set(88.0f), x));  // the second operand wins: NaN stays
-    const F magic = set(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+    const F magic = set(12582912.0f);                        // 1.5 * 2^23: adding it rounds to an integer
     const F shifted = fma(clamped, set(1.44269504f), magic);
     const F n = sub(shifted, magic);
     F r = fma(n, set(-0.693359375f), clamped);

@@ -1,7 +1,7 @@
 // Keys and values into pages. Where they lie: see layout.h.
 #pragma once
 #include "elementwise.h"
-#include "kernels.h"
+#include "kernel_table.h"
 #include "layout.h"
 
 namespace cutaway::CUTAWAY_ISA {
@@ -20,7 +20,9 @@ INLINE uint8_t fp8_of(float x) {
     const uint8_t sign = (uint8_t)(bits >> 24 & 0x80);
     const float a = std::fabs(x);
     if (!(a <= 464.0f)) return (uint8_t)(sign | 0x7f);
-    if (a < 0x1p-6f) return (uint8_t)(sign | (uint8_t)((a + 0x1p14f) - 0x1p14f == 0.0f ? 0 : (int)(((a + 0x1p14f) - 0x1p14f) * 512.0f)));
+    if (a < 0x1p-6f)
+        return (uint8_t)(sign |
+                         (uint8_t)((a + 0x1p14f) - 0x1p14f == 0.0f ? 0 : (int)(((a + 0x1p14f) - 0x1p14f) * 512.0f)));
     std::memcpy(&bits, &a, 4);
     const uint32_t rounded = bits + 0x7ffff + ((bits >> 20) & 1);
     return (uint8_t)(sign | ((rounded >> 20) - (120u << 3)));
@@ -55,9 +57,14 @@ struct HeadScale {
 INLINE void encode(float x, float inverse, int type, void* to) {
     switch (type) {
         case kKVF32: std::memcpy(to, &x, 4); return;
-        case kKVBF16: { const uint16_t h = bf16_of(x); std::memcpy(to, &h, 2); return; }
+        case kKVBF16: {
+            const uint16_t h = bf16_of(x);
+            std::memcpy(to, &h, 2);
+            return;
+        }
         case kKVInt8: {
-            const float scaled = x * inverse, low = scaled > -127.0f ? scaled : -127.0f, code = low < 127.0f ? low : 127.0f;
+            const float scaled = x * inverse, low = scaled > -127.0f ? scaled : -127.0f,
+                        code = low < 127.0f ? low : 127.0f;
             *(int8_t*)to = (int8_t)((code + 12582912.0f) - 12582912.0f);
             return;
         }
@@ -94,15 +101,17 @@ INLINE bool store_bf16(const float* k, const float* v, int n, uint8_t* keys, uin
     return true;
 }
 
-// Writes one token's key and value of one head into slot `slot` of page `page`. The first slot of a page clears the rest
-// of it: what a page held before is never seen, not even multiplied by zero.
+// Writes one token's key and value of one head into slot `slot` of page `page`. The first slot of a page clears the
+// rest of it: what a page held before is never seen, not even multiplied by zero.
 static void store_kv(const KVView& kv, int page, int head, int slot, const float* k, const float* v) {
     const int d = kv.head_dim, block = slot / 16, lane = slot % 16;
     const int kb = kKVBytes[kv.key_type], vb = kKVBytes[kv.value_type];
     uint8_t* keys = kv.head(page, head);
     uint8_t* values = keys + kv.values_at();
     if (slot == 0) std::memset(keys, 0, kv.end());
-    if (kv.key_type == kKVBF16 && kv.value_type == kKVBF16 && store_bf16(k, v, d, keys + (size_t)block * 16 * d * kb + lane * 4, values + (size_t)slot * d * vb)) return;
+    if (kv.key_type == kKVBF16 && kv.value_type == kKVBF16 &&
+        store_bf16(k, v, d, keys + (size_t)block * 16 * d * kb + lane * 4, values + (size_t)slot * d * vb))
+        return;
     const HeadScale k_head(k, d, kv.key_type), v_head(v, d, kv.value_type);
     uint8_t* kp = keys + (size_t)block * 16 * d * kb;
     for (int i = 0; i < d; i++) {

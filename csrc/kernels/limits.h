@@ -12,15 +12,18 @@
 
 namespace cutaway::limits {
 
-constexpr int kSums = 12;          // independent sums: latency 4-5, two ports
-constexpr size_t kBlock = (1 << 20) + 4096; // bytes of one read item; its quarters begin at different places of their pages, which reads a tenth faster
+constexpr int kSums = 12;  // independent sums: latency 4-5, two ports
+constexpr size_t kBlock =
+    (1 << 20) +
+    4096;  // bytes of one read item; its quarters begin at different places of their pages, which reads a tenth faster
 
 // KEEP: the compiler must take a value as used and as unknown.
 #if defined(__x86_64__)
 #define CUTAWAY_KEEP(x) asm volatile("" : "+v"(x))
 #define CUTAWAY_FOR(set) __attribute__((target(set)))
 
-// name(rounds): `add` of a sum `a` and the operands x and y, one after the other for every sum; operations done, so many each.
+// name(rounds): `add` of a sum `a` and the operands x and y, one after the other for every sum; operations done, so
+// many each.
 #define CUTAWAY_RATE(name, set, Vector, operations, one, add) \
     CUTAWAY_FOR(set) inline double name(int64_t rounds) {     \
         Vector s[kSums] = {};                                 \
@@ -31,11 +34,12 @@ constexpr size_t kBlock = (1 << 20) + 4096; // bytes of one read item; its quart
                 a = add;                                      \
             }                                                 \
         for (auto& a : s) CUTAWAY_KEEP(a);                    \
-        return (double)(operations)*kSums * (double)rounds;   \
+        return (double)(operations) * kSums * (double)rounds; \
     }
 CUTAWAY_RATE(f32_512, "avx512f", __m512, 2 * 16, _mm512_set1_ps(0.5f), _mm512_fmadd_ps(a, x, y))
 CUTAWAY_RATE(int8_512, "avx512f,avx512vnni", __m512i, 2 * 64, _mm512_set1_epi8(1), _mm512_dpbusd_epi32(a, x, y))
-CUTAWAY_RATE(bf16_512, "avx512f,avx512bf16", __m512, 2 * 32, _mm512_set1_epi16(0x3f00), _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)y))
+CUTAWAY_RATE(bf16_512, "avx512f,avx512bf16", __m512, 2 * 32, _mm512_set1_epi16(0x3f00),
+             _mm512_dpbf16_ps(a, (__m512bh)x, (__m512bh)y))
 CUTAWAY_RATE(f32_256, "avx2,fma", __m256, 2 * 8, _mm256_set1_ps(0.5f), _mm256_fmadd_ps(a, x, y))
 CUTAWAY_RATE(int8_vnni_256, "avx2,avxvnni", __m256i, 2 * 32, _mm256_set1_epi8(1), _mm256_dpbusd_avx_epi32(a, x, y))
 // Without dot products: pairs to 16 bit, pairs of those to 32 bit, and a sum.
@@ -50,9 +54,13 @@ CUTAWAY_FOR("avx512f") inline void read_512(const uint8_t* p, size_t bytes) {
     for (size_t i = 0; i < part; i += 64) {
         for (size_t k = 0; k < 4; k++) _mm_prefetch((const char*)p + k * part + i + 2048, _MM_HINT_T0);
         a = _mm512_or_si512(a, _mm512_loadu_si512(p + i)), b = _mm512_or_si512(b, _mm512_loadu_si512(p + part + i));
-        c = _mm512_or_si512(c, _mm512_loadu_si512(p + 2 * part + i)), d = _mm512_or_si512(d, _mm512_loadu_si512(p + 3 * part + i));
+        c = _mm512_or_si512(c, _mm512_loadu_si512(p + 2 * part + i)),
+        d = _mm512_or_si512(d, _mm512_loadu_si512(p + 3 * part + i));
     }
-    CUTAWAY_KEEP(a); CUTAWAY_KEEP(b); CUTAWAY_KEEP(c); CUTAWAY_KEEP(d);
+    CUTAWAY_KEEP(a);
+    CUTAWAY_KEEP(b);
+    CUTAWAY_KEEP(c);
+    CUTAWAY_KEEP(d);
 }
 
 // The matrix unit: 16 x 64 bytes times 64 x 16 bytes an instruction. The tiles' shapes are put back as they were.
@@ -76,18 +84,34 @@ CUTAWAY_FOR("amx-tile") inline void put_back(const Shapes& shapes) {
 }
 CUTAWAY_FOR("amx-tile,amx-int8") inline double int8_amx(int64_t rounds) {
     const Shapes before = full_tiles();
-    _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3); _tile_zero(4); _tile_zero(5);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_zero(4);
+    _tile_zero(5);
     for (int64_t r = 0; r < rounds; r++) {
-        _tile_dpbusd(0, 4, 5); _tile_dpbusd(1, 4, 5); _tile_dpbusd(2, 4, 5); _tile_dpbusd(3, 4, 5);
+        _tile_dpbusd(0, 4, 5);
+        _tile_dpbusd(1, 4, 5);
+        _tile_dpbusd(2, 4, 5);
+        _tile_dpbusd(3, 4, 5);
     }
     put_back(before);
     return 2.0 * 16 * 16 * 64 * 4 * (double)rounds;
 }
 CUTAWAY_FOR("amx-tile,amx-bf16") inline double bf16_amx(int64_t rounds) {
     const Shapes before = full_tiles();
-    _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3); _tile_zero(4); _tile_zero(5);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_zero(4);
+    _tile_zero(5);
     for (int64_t r = 0; r < rounds; r++) {
-        _tile_dpbf16ps(0, 4, 5); _tile_dpbf16ps(1, 4, 5); _tile_dpbf16ps(2, 4, 5); _tile_dpbf16ps(3, 4, 5);
+        _tile_dpbf16ps(0, 4, 5);
+        _tile_dpbf16ps(1, 4, 5);
+        _tile_dpbf16ps(2, 4, 5);
+        _tile_dpbf16ps(3, 4, 5);
     }
     put_back(before);
     return 2.0 * 16 * 16 * 32 * 4 * (double)rounds;
@@ -99,10 +123,15 @@ CUTAWAY_FOR("avx2") inline void read_256(const uint8_t* p, size_t bytes) {
     for (size_t i = 0; i < part; i += 32) {
         if (i % 64 == 0)
             for (size_t k = 0; k < 4; k++) _mm_prefetch((const char*)p + k * part + i + 2048, _MM_HINT_T0);
-        const auto at = [&](size_t k) CUTAWAY_FOR("avx2") { return _mm256_loadu_si256((const __m256i*)(p + k * part + i)); };
-        a = _mm256_or_si256(a, at(0)), b = _mm256_or_si256(b, at(1)), c = _mm256_or_si256(c, at(2)), d = _mm256_or_si256(d, at(3));
+        const auto at = [&](size_t k)
+                            CUTAWAY_FOR("avx2") { return _mm256_loadu_si256((const __m256i*)(p + k * part + i)); };
+        a = _mm256_or_si256(a, at(0)), b = _mm256_or_si256(b, at(1)), c = _mm256_or_si256(c, at(2)),
+        d = _mm256_or_si256(d, at(3));
     }
-    CUTAWAY_KEEP(a); CUTAWAY_KEEP(b); CUTAWAY_KEEP(c); CUTAWAY_KEEP(d);
+    CUTAWAY_KEEP(a);
+    CUTAWAY_KEEP(b);
+    CUTAWAY_KEEP(c);
+    CUTAWAY_KEEP(d);
 }
 #undef CUTAWAY_KEEP
 #undef CUTAWAY_FOR

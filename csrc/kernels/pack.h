@@ -9,8 +9,19 @@ namespace cutaway {
 
 // GGUF's numbers for tensor types (ggml.h); only those that the kernels read.
 enum Type : int {
-    kTypeF32 = 0, kTypeF16 = 1, kTypeQ4_0 = 2, kTypeQ4_1 = 3, kTypeQ5_0 = 6, kTypeQ5_1 = 7, kTypeQ8_0 = 8, kTypeQ2_K = 10,
-    kTypeQ3_K = 11, kTypeQ4_K = 12, kTypeQ5_K = 13, kTypeQ6_K = 14, kTypeBF16 = 30,
+    kTypeF32 = 0,
+    kTypeF16 = 1,
+    kTypeQ4_0 = 2,
+    kTypeQ4_1 = 3,
+    kTypeQ5_0 = 6,
+    kTypeQ5_1 = 7,
+    kTypeQ8_0 = 8,
+    kTypeQ2_K = 10,
+    kTypeQ3_K = 11,
+    kTypeQ4_K = 12,
+    kTypeQ5_K = 13,
+    kTypeQ6_K = 14,
+    kTypeBF16 = 30,
 };
 
 struct TypeInfo {
@@ -19,12 +30,18 @@ struct TypeInfo {
 };
 
 constexpr TypeInfo kTypes[] = {
-    {kTypeF32, 1, 4, {kF32, kNone}},           {kTypeF16, 1, 2, {kF16, kNone}},
-    {kTypeBF16, 1, 2, {kBF16, kNone}},         {kTypeQ4_0, 32, 18, {kNibble, kHalf}},
-    {kTypeQ4_1, 32, 20, {kNibble, kHalfMin}},  {kTypeQ5_0, 32, 22, {kFive, kHalf}},
-    {kTypeQ5_1, 32, 24, {kFive, kHalfMin}},    {kTypeQ8_0, 32, 34, {kByte, kHalf}},
-    {kTypeQ2_K, 256, 84, {kNibble, kSuperMin16}}, {kTypeQ3_K, 256, 110, {kNibble, kSuper16}},
-    {kTypeQ4_K, 256, 144, {kNibble, kSuperMin}},  {kTypeQ5_K, 256, 176, {kFive, kSuperMin}},
+    {kTypeF32, 1, 4, {kF32, kNone}},
+    {kTypeF16, 1, 2, {kF16, kNone}},
+    {kTypeBF16, 1, 2, {kBF16, kNone}},
+    {kTypeQ4_0, 32, 18, {kNibble, kFp16}},
+    {kTypeQ4_1, 32, 20, {kNibble, kFp16Min}},
+    {kTypeQ5_0, 32, 22, {kFive, kFp16}},
+    {kTypeQ5_1, 32, 24, {kFive, kFp16Min}},
+    {kTypeQ8_0, 32, 34, {kByte, kFp16}},
+    {kTypeQ2_K, 256, 84, {kNibble, kSuperMin16}},
+    {kTypeQ3_K, 256, 110, {kNibble, kSuper16}},
+    {kTypeQ4_K, 256, 144, {kNibble, kSuperMin}},
+    {kTypeQ5_K, 256, 176, {kFive, kSuperMin}},
     {kTypeQ6_K, 256, 210, {kSix, kSuper16}},
 };
 
@@ -96,7 +113,7 @@ inline int8_t q3_scale(const uint8_t* s, int i) {
 // for this group or super-group.
 inline void pack_block(int type, const uint8_t* b, uint8_t* group, uint8_t* scales, int row) {
     uint32_t n[8];
-    auto half_at = [&](int place, const uint8_t* from) { std::memcpy(scales + 32 * place + 2 * row, from, 2); };
+    auto fp16_at = [&](int place, const uint8_t* from) { std::memcpy(scales + 32 * place + 2 * row, from, 2); };
     auto negative_at = [&](int place, const uint8_t* from) {
         uint16_t h;
         std::memcpy(&h, from, 2);
@@ -106,28 +123,28 @@ inline void pack_block(int type, const uint8_t* b, uint8_t* group, uint8_t* scal
     switch (type) {
         case kTypeQ4_0:
         case kTypeQ4_1: {
-            half_at(0, b);
-            if (type == kTypeQ4_1) half_at(1, b + 2);
+            fp16_at(0, b);
+            if (type == kTypeQ4_1) fp16_at(1, b + 2);
             const uint8_t* qs = b + (type == kTypeQ4_1 ? 4 : 2);
             for (int j = 0; j < 4; j++) put(group + 64 * j + 4 * row, word(qs + 4 * j));
             return;
         }
         case kTypeQ5_0:
         case kTypeQ5_1: {
-            half_at(0, b);
-            if (type == kTypeQ5_1) half_at(1, b + 2);
+            fp16_at(0, b);
+            if (type == kTypeQ5_1) fp16_at(1, b + 2);
             const uint8_t* qh = b + (type == kTypeQ5_1 ? 4 : 2);
             put(group + 4 * row, spread_bits(word(qh)));
             for (int j = 0; j < 4; j++) put(group + 64 + 64 * j + 4 * row, word(qh + 4 + 4 * j));
             return;
         }
         case kTypeQ8_0:
-            half_at(0, b);
+            fp16_at(0, b);
             for (int j = 0; j < 8; j++) put(group + 64 * j + 4 * row, word(b + 2 + 4 * j) ^ 0x80808080);
             return;
         case kTypeQ4_K:
         case kTypeQ5_K: {
-            half_at(0, b), negative_at(1, b + 2);
+            fp16_at(0, b), negative_at(1, b + 2);
             const bool five = type == kTypeQ5_K;
             const uint8_t *qh = b + 16, *qs = b + (five ? 48 : 16);
             for (int g = 0; g < 8; g++, group += five ? 320 : 256) {
@@ -143,7 +160,7 @@ inline void pack_block(int type, const uint8_t* b, uint8_t* group, uint8_t* scal
             return;
         }
         case kTypeQ6_K:
-            half_at(0, b + 208);
+            fp16_at(0, b + 208);
             for (int g = 0; g < 8; g++, group += 384) {
                 const uint8_t *ql = b + 64 * (g / 4) + 32 * (g % 2), *qh = b + 128 + 32 * (g / 4);
                 uint32_t high[2] = {0, 0};
@@ -157,7 +174,7 @@ inline void pack_block(int type, const uint8_t* b, uint8_t* group, uint8_t* scal
             }
             return;
         case kTypeQ2_K:
-            half_at(0, b + 80), negative_at(1, b + 82);
+            fp16_at(0, b + 80), negative_at(1, b + 82);
             for (int g = 0; g < 8; g++, group += 256) {
                 for (int j = 0; j < 8; j++) n[j] = word(b + 16 + 32 * (g / 4) + 4 * j) >> 2 * (g % 4) & 0x03030303;
                 put_nibbles(group, row, n);
@@ -168,10 +185,11 @@ inline void pack_block(int type, const uint8_t* b, uint8_t* group, uint8_t* scal
             }
             return;
         case kTypeQ3_K:
-            half_at(0, b + 108);
+            fp16_at(0, b + 108);
             for (int g = 0; g < 8; g++, group += 256) {
                 for (int j = 0; j < 8; j++)
-                    n[j] = (word(b + 32 + 32 * (g / 4) + 4 * j) >> 2 * (g % 4) & 0x03030303) | (word(b + 4 * j) >> g & 0x01010101) << 2;
+                    n[j] = (word(b + 32 + 32 * (g / 4) + 4 * j) >> 2 * (g % 4) & 0x03030303) |
+                           (word(b + 4 * j) >> g & 0x01010101) << 2;
                 put_nibbles(group, row, n);
                 for (int h = 0; h < 2; h++) scales[32 + 16 * (2 * g + h) + row] = (uint8_t)q3_scale(b + 96, 2 * g + h);
             }
@@ -200,8 +218,10 @@ inline void pack_panel(const TypeInfo& t, const uint8_t* raw, size_t rows, size_
 }
 
 // One panel from plain codes (already offset to unsigned) [rows, inputs] and float scales [rows, inputs / sub].
-inline void pack_panel_codes(const Layout& l, const uint8_t* codes, const float* scale, int sub, size_t rows, size_t inputs, size_t panel, uint8_t* out) {
-    const size_t first = panel * kPanelRows, groups = l.groups(inputs), per_group = kGroup / sub, columns = inputs / sub;
+inline void pack_panel_codes(const Layout& l, const uint8_t* codes, const float* scale, int sub, size_t rows,
+                             size_t inputs, size_t panel, uint8_t* out) {
+    const size_t first = panel * kPanelRows, groups = l.groups(inputs), per_group = kGroup / sub,
+                 columns = inputs / sub;
     for (int r = 0; r < kPanelRows && first + r < rows; r++)
         for (size_t g = 0; g < groups; g++) {
             uint8_t c[kGroup] = {};

@@ -1,6 +1,6 @@
 // Candidate selection over a row of logits: what the sampler needs of 152,000 numbers without sorting them.
 //
-// Order: logit descending, then id ascending (-0 equals +0). Odds and their sums: see odds.h.
+// Order: logit descending, then id ascending (-0 equals +0). Odds and their sums: see fixed_point.h.
 // No Python in here. One Scratch serves one thread.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-#include "odds.h"
+#include "fixed_point.h"
 
 #if defined(CUTAWAY_PLAIN)
 #define CUTAWAY_CLONES
@@ -61,9 +61,9 @@ CUTAWAY_CLONES static int32_t block_maxima(const float* row, int64_t n, int32_t*
 }
 
 struct Mass {
-    int64_t total = 0;     // sum of odds
-    int64_t spread = 0;    // sum of odds * -y, y = (logit - max) * inverse: entropy = ln(total) + spread / total
-    int64_t finite = 0;    // tokens above -infinity
+    int64_t total = 0;   // sum of odds
+    int64_t spread = 0;  // sum of odds * -y, y = (logit - max) * inverse: entropy = ln(total) + spread / total
+    int64_t finite = 0;  // tokens above -infinity
 };
 
 // After block_maxima. A block whose best token is e^-32 times as likely as the row's holds no odds above 0.
@@ -97,7 +97,8 @@ CUTAWAY_CLONES static Mass measure(const float* row, int64_t n, double top, doub
 }
 
 CUTAWAY_CLONES static void odds(const float* logits, int64_t n, double top, double inverse, int64_t* out) {
-    for (int64_t i = 0; i < n; ++i) out[i] = to_units(exp_nonpositive((static_cast<double>(logits[i]) - top) * inverse));
+    for (int64_t i = 0; i < n; ++i)
+        out[i] = to_units(exp_nonpositive((static_cast<double>(logits[i]) - top) * inverse));
 }
 
 // How many tokens come before `token` in the order.
@@ -191,10 +192,10 @@ inline int64_t order(const float* row, int64_t n, int64_t k, int32_t* out, Scrat
 // ---------------------------------------------------------------- the fused draw
 
 struct Truncation {
-    double inverse;    // 1 / temperature
-    int64_t top_k;     // 0: off
-    double top_p;      // 1: off
-    double min_p;      // 0: off
+    double inverse;  // 1 / temperature
+    int64_t top_k;   // 0: off
+    double top_p;    // 1: off
+    double min_p;    // 0: off
 };
 
 // The stages temperature, top_k, top_p, min_p and the draw, in that order, over as few of the best as settle it.

@@ -13,14 +13,16 @@ template <int S> struct Unpacked {
 };
 
 // The groups from .. to - 1 of a panel, less `offset`, which makes codes signed.
-template <int C, int S, int offset> static void unpack_panel(const uint8_t* panel, const uint8_t* table, int from, int to, void* unpacked) {
+template <int C, int S, int offset>
+static void unpack_panel(const uint8_t* panel, const uint8_t* table, int from, int to, void* unpacked) {
     Unpacked<S>* u = (Unpacked<S>*)unpacked;
     Walk<C, S> walk(panel, from);
     for (int g = from; g < to; g++, u++, walk.next()) {
         walk.ask(kAhead);
         B q[8];
         unpack<C>(walk.codes, table, q);
-        for (int j = 0; j < 8; j++) _mm512_store_si512(u->lines[j], offset ? _mm512_sub_epi8(q[j].v, _mm512_set1_epi8((char)offset)) : q[j].v);
+        for (int j = 0; j < 8; j++)
+            _mm512_store_si512(u->lines[j], offset ? _mm512_sub_epi8(q[j].v, _mm512_set1_epi8((char)offset)) : q[j].v);
         const GroupScales<S> w = GroupScales<S>::at(walk.scales, walk.in);
         for (int h = 0; h < u->kParts; h++) {
             store(u->scale[h], w.scale[h]);

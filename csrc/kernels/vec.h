@@ -1,4 +1,5 @@
-// Sixteen lanes, on every instruction set. One lane is one output row (products), one key (scores) or one input (norms).
+// Sixteen lanes, on every instruction set. One lane is one output row (products), one key (scores) or one input
+// (norms).
 //
 //   F  16 floats      I  16 int32      B  64 bytes = 16 rows x 4 consecutive inputs
 //
@@ -16,7 +17,7 @@
 #endif
 
 #ifndef CUTAWAY_ISA
-#error "compile through kernels.cpp, which names the instruction set"
+#error "compile through kernel_table.cpp, which names the instruction set"
 #endif
 
 namespace cutaway::CUTAWAY_ISA {
@@ -25,9 +26,15 @@ namespace cutaway::CUTAWAY_ISA {
 
 #if defined(__AVX512F__)
 
-struct F { __m512 v; };
-struct I { __m512i v; };
-struct B { __m512i v; };
+struct F {
+    __m512 v;
+};
+struct I {
+    __m512i v;
+};
+struct B {
+    __m512i v;
+};
 
 INLINE F set(float x) { return {_mm512_set1_ps(x)}; }
 INLINE F load(const float* p) { return {_mm512_loadu_ps(p)}; }
@@ -40,7 +47,9 @@ INLINE F fma(F a, F b, F c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 INLINE F max(F a, F b) { return {_mm512_max_ps(a.v, b.v)}; }  // b where either is NaN
 INLINE F min(F a, F b) { return {_mm512_min_ps(a.v, b.v)}; }  // b where either is NaN
 INLINE F abs(F a) { return {_mm512_abs_ps(a.v)}; }
-INLINE F where_less(F a, F b, F yes, F no) { return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)}; }
+INLINE F where_less(F a, F b, F yes, F no) {
+    return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
+}
 INLINE I iset(int x) { return {_mm512_set1_epi32(x)}; }
 INLINE I iload(const int* p) { return {_mm512_loadu_si512(p)}; }
 INLINE void istore(int* p, I a) { _mm512_storeu_si512(p, a.v); }
@@ -53,7 +62,7 @@ INLINE F to_float(I a) { return {_mm512_cvtepi32_ps(a.v)}; }
 INLINE I to_int(F a) { return {_mm512_cvttps_epi32(a.v)}; }
 INLINE F as_float(I a) { return {_mm512_castsi512_ps(a.v)}; }
 INLINE I as_int(F a) { return {_mm512_castps_si512(a.v)}; }
-INLINE F load_half(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
+INLINE F load_fp16(const uint16_t* p) { return {_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p))}; }
 INLINE I load_u16(const uint16_t* p) { return {_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p))}; }
 INLINE I load_u8(const uint8_t* p) { return {_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p))}; }
 INLINE I load_i8(const int8_t* p) { return {_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p))}; }
@@ -74,9 +83,15 @@ INLINE I dot_byte(I acc, B codes, int four) { return dot(acc, codes, four); }
 
 #elif defined(__AVX2__)
 
-struct F { __m256 a, b; };
-struct I { __m256i a, b; };
-struct B { __m256i a, b; };
+struct F {
+    __m256 a, b;
+};
+struct I {
+    __m256i a, b;
+};
+struct B {
+    __m256i a, b;
+};
 
 INLINE F set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 INLINE F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
@@ -97,7 +112,9 @@ INLINE F where_less(F x, F y, F yes, F no) {
             _mm256_blendv_ps(no.b, yes.b, _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ))};
 }
 INLINE I iset(int x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
-INLINE I iload(const int* p) { return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 8))}; }
+INLINE I iload(const int* p) {
+    return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 8))};
+}
 INLINE void istore(int* p, I x) { _mm256_storeu_si256((__m256i*)p, x.a), _mm256_storeu_si256((__m256i*)(p + 8), x.b); }
 INLINE I iadd(I x, I y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
 INLINE I iand(I x, I y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
@@ -108,24 +125,30 @@ INLINE F to_float(I x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b
 INLINE I to_int(F x) { return {_mm256_cvttps_epi32(x.a), _mm256_cvttps_epi32(x.b)}; }
 INLINE F as_float(I x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 INLINE I as_int(F x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
-INLINE F load_half(const uint16_t* p) {
-    return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};
+INLINE F load_fp16(const uint16_t* p) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)),
+            _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)(p + 8)))};
 }
 INLINE I load_u16(const uint16_t* p) {
-    return {_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)(p + 8)))};
+    return {_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)),
+            _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)(p + 8)))};
 }
 INLINE I load_u8(const uint8_t* p) {
-    return {_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p)), _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))};
+    return {_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p)),
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))};
 }
 INLINE I load_i8(const int8_t* p) {
-    return {_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)), _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))};
+    return {_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p)),
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8)))};
 }
 INLINE void store_i8(int8_t* p, I x) {
     const __m256i w = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
     _mm_storeu_si128((__m128i*)p, _mm_packs_epi16(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)));
 }
 
-INLINE B bload(const void* p) { return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)p + 1)}; }
+INLINE B bload(const void* p) {
+    return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)p + 1)};
+}
 INLINE B bset(uint8_t x) { return {_mm256_set1_epi8((char)x), _mm256_set1_epi8((char)x)}; }
 INLINE B band(B x, B y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
 INLINE B bor(B x, B y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
@@ -163,16 +186,30 @@ INLINE I dot_byte(I acc, B codes, int four) {
 
 #else  // plain C++
 
-struct F { float v[16]; };
-struct I { int32_t v[16]; };
-struct B { uint8_t v[64]; };
+struct F {
+    float v[16];
+};
+struct I {
+    int32_t v[16];
+};
+struct B {
+    uint8_t v[64];
+};
 
-#define LANES(T, expression) T r; for (int i = 0; i < 16; i++) r.v[i] = expression; return r
-#define BYTES(expression) B r; for (int i = 0; i < 64; i++) r.v[i] = (uint8_t)(expression); return r
+#define LANES(T, expression)                          \
+    T r;                                              \
+    for (int i = 0; i < 16; i++) r.v[i] = expression; \
+    return r
+#define BYTES(expression)                                        \
+    B r;                                                         \
+    for (int i = 0; i < 64; i++) r.v[i] = (uint8_t)(expression); \
+    return r
 
 INLINE F set(float x) { LANES(F, x); }
 INLINE F load(const float* p) { LANES(F, p[i]); }
-INLINE void store(float* p, F a) { for (int i = 0; i < 16; i++) p[i] = a.v[i]; }
+INLINE void store(float* p, F a) {
+    for (int i = 0; i < 16; i++) p[i] = a.v[i];
+}
 INLINE F add(F a, F b) { LANES(F, a.v[i] + b.v[i]); }
 INLINE F sub(F a, F b) { LANES(F, a.v[i] - b.v[i]); }
 INLINE F mul(F a, F b) { LANES(F, a.v[i] * b.v[i]); }
@@ -184,7 +221,9 @@ INLINE F abs(F a) { LANES(F, std::fabs(a.v[i])); }
 INLINE F where_less(F a, F b, F yes, F no) { LANES(F, a.v[i] < b.v[i] ? yes.v[i] : no.v[i]); }
 INLINE I iset(int x) { LANES(I, x); }
 INLINE I iload(const int* p) { LANES(I, p[i]); }
-INLINE void istore(int* p, I a) { for (int i = 0; i < 16; i++) p[i] = a.v[i]; }
+INLINE void istore(int* p, I a) {
+    for (int i = 0; i < 16; i++) p[i] = a.v[i];
+}
 INLINE I iadd(I a, I b) { LANES(I, (int32_t)((uint32_t)a.v[i] + (uint32_t)b.v[i])); }
 INLINE I iand(I a, I b) { LANES(I, a.v[i] & b.v[i]); }
 INLINE I imax(I a, I b) { LANES(I, a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
@@ -192,27 +231,54 @@ template <int N> INLINE I ishl(I a) { LANES(I, (int32_t)((uint32_t)a.v[i] << N))
 template <int N> INLINE I ishr(I a) { LANES(I, (int32_t)((uint32_t)a.v[i] >> N)); }
 INLINE F to_float(I a) { LANES(F, (float)a.v[i]); }
 INLINE I to_int(F a) { LANES(I, (int32_t)a.v[i]); }
-INLINE F as_float(I a) { F r; std::memcpy(&r, &a, 64); return r; }
-INLINE I as_int(F a) { I r; std::memcpy(&r, &a, 64); return r; }
-INLINE F load_half(const uint16_t* p) { LANES(F, float_of_half(p[i])); }
+INLINE F as_float(I a) {
+    F r;
+    std::memcpy(&r, &a, 64);
+    return r;
+}
+INLINE I as_int(F a) {
+    I r;
+    std::memcpy(&r, &a, 64);
+    return r;
+}
+INLINE F load_fp16(const uint16_t* p) { LANES(F, fp16_to_float(p[i])); }
 INLINE I load_u16(const uint16_t* p) { LANES(I, p[i]); }
 INLINE I load_u8(const uint8_t* p) { LANES(I, p[i]); }
 INLINE I load_i8(const int8_t* p) { LANES(I, p[i]); }
-INLINE void store_i8(int8_t* p, I a) { for (int i = 0; i < 16; i++) p[i] = (int8_t)a.v[i]; }
+INLINE void store_i8(int8_t* p, I a) {
+    for (int i = 0; i < 16; i++) p[i] = (int8_t)a.v[i];
+}
 
-INLINE B bload(const void* p) { B r; std::memcpy(&r, p, 64); return r; }
+INLINE B bload(const void* p) {
+    B r;
+    std::memcpy(&r, p, 64);
+    return r;
+}
 INLINE B bset(uint8_t x) { BYTES(x); }
 INLINE B band(B a, B b) { BYTES(a.v[i] & b.v[i]); }
 INLINE B bor(B a, B b) { BYTES(a.v[i] | b.v[i]); }
 // As on the others, the shifts work on 16-bit words; what crosses a byte is masked off by the caller.
-template <int N> INLINE B bshl(B a) { uint16_t w[32]; std::memcpy(w, &a, 64); for (auto& x : w) x = (uint16_t)(x << N); std::memcpy(&a, w, 64); return a; }
-template <int N> INLINE B bshr(B a) { uint16_t w[32]; std::memcpy(w, &a, 64); for (auto& x : w) x = (uint16_t)(x >> N); std::memcpy(&a, w, 64); return a; }
+template <int N> INLINE B bshl(B a) {
+    uint16_t w[32];
+    std::memcpy(w, &a, 64);
+    for (auto& x : w) x = (uint16_t)(x << N);
+    std::memcpy(&a, w, 64);
+    return a;
+}
+template <int N> INLINE B bshr(B a) {
+    uint16_t w[32];
+    std::memcpy(w, &a, 64);
+    for (auto& x : w) x = (uint16_t)(x >> N);
+    std::memcpy(&a, w, 64);
+    return a;
+}
 INLINE B lookup(B codes, const uint8_t* table16) { BYTES(table16[codes.v[i] & 15]); }
 INLINE I dot(I acc, B codes, int four) {
     int8_t x[4];
     std::memcpy(x, &four, 4);
     for (int r = 0; r < 16; r++)
-        acc.v[r] += codes.v[4 * r] * x[0] + codes.v[4 * r + 1] * x[1] + codes.v[4 * r + 2] * x[2] + codes.v[4 * r + 3] * x[3];
+        acc.v[r] +=
+            codes.v[4 * r] * x[0] + codes.v[4 * r + 1] * x[1] + codes.v[4 * r + 2] * x[2] + codes.v[4 * r + 3] * x[3];
     return acc;
 }
 constexpr int kByteOffset = 128;
@@ -294,19 +360,27 @@ INLINE float largest(F a) {
 #endif
 }
 
-// Sixteen registers folded to one by a tree: lane m is what all lanes of v[m] come to. Each step folds two registers side
-// by side into one, so it costs three operations a register where one after the other costs eight or more.
+// Sixteen registers folded to one by a tree: lane m is what all lanes of v[m] come to. Each step folds two registers
+// side by side into one, so it costs three operations a register where one after the other costs eight or more.
 #if defined(__AVX512F__)
 template <class Fold> INLINE I fold_each(I* v, Fold fold) {
-    for (int i = 0; i < 8; i++) v[i].v = fold(_mm512_shuffle_i32x4(v[i].v, v[i + 8].v, 0x44), _mm512_shuffle_i32x4(v[i].v, v[i + 8].v, 0xee));
-    for (int i = 0; i < 4; i++) v[i].v = fold(_mm512_shuffle_i32x4(v[i].v, v[i + 4].v, 0x88), _mm512_shuffle_i32x4(v[i].v, v[i + 4].v, 0xdd));
-    for (int i = 0; i < 2; i++) v[i].v = fold(_mm512_unpacklo_epi64(v[i].v, v[i + 2].v), _mm512_unpackhi_epi64(v[i].v, v[i + 2].v));
+    for (int i = 0; i < 8; i++)
+        v[i].v = fold(_mm512_shuffle_i32x4(v[i].v, v[i + 8].v, 0x44), _mm512_shuffle_i32x4(v[i].v, v[i + 8].v, 0xee));
+    for (int i = 0; i < 4; i++)
+        v[i].v = fold(_mm512_shuffle_i32x4(v[i].v, v[i + 4].v, 0x88), _mm512_shuffle_i32x4(v[i].v, v[i + 4].v, 0xdd));
+    for (int i = 0; i < 2; i++)
+        v[i].v = fold(_mm512_unpacklo_epi64(v[i].v, v[i + 2].v), _mm512_unpackhi_epi64(v[i].v, v[i + 2].v));
     const __m512 a = _mm512_castsi512_ps(v[0].v), b = _mm512_castsi512_ps(v[1].v);
-    const __m512i all = fold(_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)), _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xdd)));
+    const __m512i all =
+        fold(_mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88)), _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xdd)));
     return {_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15), all)};
 }
-INLINE I largest_each(I* v) { return fold_each(v, [](__m512i a, __m512i b) { return _mm512_max_epi32(a, b); }); }
-INLINE I sum_each(I* v) { return fold_each(v, [](__m512i a, __m512i b) { return _mm512_add_epi32(a, b); }); }
+INLINE I largest_each(I* v) {
+    return fold_each(v, [](__m512i a, __m512i b) { return _mm512_max_epi32(a, b); });
+}
+INLINE I sum_each(I* v) {
+    return fold_each(v, [](__m512i a, __m512i b) { return _mm512_add_epi32(a, b); });
+}
 #else
 template <class Fold> INLINE I fold_each(const I* v, Fold fold) {
     int x[16], all[16];
@@ -318,8 +392,12 @@ template <class Fold> INLINE I fold_each(const I* v, Fold fold) {
     }
     return iload(all);
 }
-INLINE I largest_each(const I* v) { return fold_each(v, [](int a, int b) { return a > b ? a : b; }); }
-INLINE I sum_each(const I* v) { return fold_each(v, [](int a, int b) { return a + b; }); }
+INLINE I largest_each(const I* v) {
+    return fold_each(v, [](int a, int b) { return a > b ? a : b; });
+}
+INLINE I sum_each(const I* v) {
+    return fold_each(v, [](int a, int b) { return a + b; });
+}
 #endif
 
 INLINE int int_at(const int8_t* p) {

@@ -23,14 +23,16 @@ struct Activations {
     size_t stride = 0;  // of floats
     int count = 0;
     size_t groups = 0;
-    const uint8_t* halves = nullptr;
+    const uint8_t* split = nullptr;
 
     const void* tile(int first) const { return tiles + tile_bytes(groups, first); }
 };
 
 struct Needs {
-    bool tiles = false, floats = false, halves = false;
-    void of(const Kernels& k, const Weight& w) { (k.halves && w.layout.codes == kBF16 ? halves : w.layout.is_float() ? floats : tiles) = true; }
+    bool tiles = false, floats = false, split = false;
+    void of(const Kernels& k, const Weight& w) {
+        (k.split_bf16 && w.layout.codes == kBF16 ? split : w.layout.is_float() ? floats : tiles) = true;
+    }
 };
 
 inline Needs needs_of(const Kernels& k, std::initializer_list<const Weight*> weights) {
@@ -50,16 +52,17 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
     const bool alone = s.count <= kAlone && worker.runs() > 1, normed = s.norm != nullptr;
     const size_t bytes = tile_bytes(a.groups, s.count + kTallest);  // the last tile may have rows to spare
     const size_t padded = (s.width + 15) / 16 * 16;
-    const size_t float_bytes = (size_t)s.count * padded * sizeof(float), parts = needs.halves ? half_bytes(s.width, s.count) : 0;
-    uint8_t *tiles, *halves;
+    const size_t float_bytes = (size_t)s.count * padded * sizeof(float),
+                 parts = needs.split ? split_bytes(s.width, s.count) : 0;
+    uint8_t *tiles, *split;
     float* floats;
     if (alone) {
-        halves = worker.scratch<uint8_t>(parts + bytes + float_bytes), tiles = halves + parts;
+        split = worker.scratch<uint8_t>(parts + bytes + float_bytes), tiles = split + parts;
         floats = reinterpret_cast<float*>(tiles + bytes);
     } else {
-        halves = p.halves(parts), tiles = p.tiles(bytes), floats = p.floats((size_t)s.count * padded);
+        split = p.split(parts), tiles = p.tiles(bytes), floats = p.floats((size_t)s.count * padded);
     }
-    a.tiles = tiles, a.halves = needs.halves ? halves : nullptr;
+    a.tiles = tiles, a.split = needs.split ? split : nullptr;
     if (normed || s.index || needs.floats) a.floats = floats, a.stride = padded;
     // Rows first .. first + n - 1, all of one tile.
     const auto some = [&](int first, int n) {
@@ -67,11 +70,14 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
         for (int i = 0; i < n; i++) {
             const float* x = rows[i] = s.row(first + i);
             float* to = floats + (size_t)(first + i) * padded;
-            if (normed) s.norm->apply(*p.kernels, x, to), rows[i] = to;
-            else if (needs.floats) std::memcpy(to, x, s.width * sizeof(float));
-            if (!needs.halves) continue;
-            const int t = first + i, height = half_rows(s.count), place = t % height;
-            p.kernels->halves->split(rows[i], (int)s.width, halves + half_bytes(s.width, t - place) + 64 * place, 64 * height, 2 * 64 * height);
+            if (normed)
+                s.norm->apply(*p.kernels, x, to), rows[i] = to;
+            else if (needs.floats)
+                std::memcpy(to, x, s.width * sizeof(float));
+            if (!needs.split) continue;
+            const int t = first + i, height = split_rows(s.count), place = t % height;
+            p.kernels->split_bf16->split(rows[i], (int)s.width, split + split_bytes(s.width, t - place) + 64 * place,
+                                         64 * height, 2 * 64 * height);
         }
         if (!needs.tiles) return;
         const Place at = place_of(first, s.count, p.kernels->tiling(s.count));
@@ -96,13 +102,14 @@ inline Activations prepare(Program& p, Worker& worker, const Source& s, Needs ne
 // What a thread needs that prepares rows for itself.
 inline size_t prepare_room(size_t width, Needs needs) {
     const size_t groups = (width + kGroup - 1) / kGroup, padded = (width + 15) / 16 * 16;
-    return (needs.halves ? half_bytes(width, kAlone) : 0) + tile_bytes(groups, kAlone + kTallest) + kAlone * padded * sizeof(float);
+    return (needs.split ? split_bytes(width, kAlone) : 0) + tile_bytes(groups, kAlone + kTallest) +
+           kAlone * padded * sizeof(float);
 }
 
 // Buffers of `prepare` grow only here, before the threads start.
 inline void reserve(Program& p, int count, size_t width, Needs needs = {}) {
     const size_t groups = (width + kGroup - 1) / kGroup;
-    if (needs.halves) p.halves(half_bytes(width, count));
+    if (needs.split) p.split(split_bytes(width, count));
     p.tiles(tile_bytes(groups, count + kTallest));
     p.floats((size_t)count * ((width + 15) / 16 * 16));
 }

@@ -14,7 +14,9 @@ struct Gathered {
     Gathered(Arena& memory, size_t slots, size_t rows, size_t width)
         : tiles(memory.take(tile_bytes((width + kGroup - 1) / kGroup, (int)rows))),
           floats(memory.take(slots * ((width + 15) / 16 * 16) * sizeof(float))),
-          width(width), groups((width + kGroup - 1) / kGroup), stride((width + 15) / 16 * 16) {}
+          width(width),
+          groups((width + kGroup - 1) / kGroup),
+          stride((width + 15) / 16 * 16) {}
     uint8_t* tile(int row) const { return tiles.data() + tile_bytes(groups, row); }
     float* row(size_t slot) const { return floats.floats() + slot * stride; }
 };
@@ -33,14 +35,15 @@ struct Routing {
     std::vector<int> token_of, group_of;  // per slot
 };
 
-// How an expert is cut. Many tokens: an item is about 64 KB, so that few experts still make work for many threads. Few: so
-// that `used` experts make about eight items a thread.
+// How an expert is cut. Many tokens: an item is about 64 KB, so that few experts still make work for many threads. Few:
+// so that `used` experts make about eight items a thread.
 Cut expert_cut(const Weight& w, int count, int used, int threads) {
-    if (count > kFew) return {w, (int)std::clamp<size_t>(65536 / w.panel_bytes, 1, kBlock), count};
+    if (count > kGemvTokens) return {w, (int)std::clamp<size_t>(65536 / w.panel_bytes, 1, kBlock), count};
     return {w, std::clamp((int)w.panels() * used / (8 * threads), 1, most_panels(count)), count};
 }
 int64_t most_blocks(const Weight& w, int used, int threads) {
-    return std::max({expert_cut(w, 1, used, threads).blocks(), expert_cut(w, kFew, used, threads).blocks(), expert_cut(w, kTallest, used, threads).blocks()});
+    return std::max({expert_cut(w, 1, used, threads).blocks(), expert_cut(w, kGemvTokens, used, threads).blocks(),
+                     expert_cut(w, kTallest, used, threads).blocks()});
 }
 
 struct Mix final : Op {
@@ -56,7 +59,9 @@ struct Mix final : Op {
         const Cut cut(*e.router, 1, a.count, worker.runs());
         worker.parallel(cut.blocks(), 1, [&](int64_t block) {
             product(*p.kernels, {*p.kernels, worker, *e.router, cut, block}, a, {0, a.count},
-                    [&](int t, size_t row, const float* y, size_t apart, int rows) { put_row(to.row(t) + row, y, apart, rows); });
+                    [&](int t, size_t row, const float* y, size_t apart, int rows) {
+                        put_row(to.row(t) + row, y, apart, rows);
+                    });
         });
         if (worker.index == 0) {
             choose(p, tokens);
@@ -81,7 +86,8 @@ struct Mix final : Op {
             for (int i = 0; i < e.used; i++) total += probability[order[i]];
             std::sort(order.begin(), order.begin() + e.used);
             for (int i = 0; i < e.used; i++)
-                routing.shares[(size_t)t * e.used + i] = {order[i], (e.renormalize ? probability[order[i]] / total : probability[order[i]]) * e.scale, 0};
+                routing.shares[(size_t)t * e.used + i] = {
+                    order[i], (e.renormalize ? probability[order[i]] / total : probability[order[i]]) * e.scale, 0};
         }
     }
 
@@ -110,7 +116,8 @@ struct Mix final : Op {
 
     static Activations of_group(const Gathered& from, const Routing::Group& g) {
         Activations a;
-        a.tiles = from.tile(g.tile), a.floats = from.row(g.first), a.stride = from.stride, a.count = g.count, a.groups = from.groups;
+        a.tiles = from.tile(g.tile), a.floats = from.row(g.first), a.stride = from.stride, a.count = g.count,
+        a.groups = from.groups;
         return a;
     }
 
@@ -125,7 +132,8 @@ struct Mix final : Op {
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &residual = p.at(x), &out = p.at(outputs[0]);
         Needs needs{true, true};
-        const Activations a = prepare(p, worker, {residual.row(0), residual.width, nullptr, norm.get(), step.tokens}, needs);
+        const Activations a =
+            prepare(p, worker, {residual.row(0), residual.width, nullptr, norm.get(), step.tokens}, needs);
         // `alone` rows of prepare are each thread's own: the same bits in each.
         route(p, worker, step.tokens, a);
         const int slots = step.tokens * e.used;
@@ -135,12 +143,14 @@ struct Mix final : Op {
         });
         // An expert's work is a few blocks: all experts' blocks are one list.
         const int threads = worker.runs();
-        const int64_t up_blocks = most_blocks(*e.up[0], e.used, threads), down_blocks = most_blocks(*e.down[0], e.used, threads), groups = (int64_t)routing.groups.size();
+        const int64_t up_blocks = most_blocks(*e.up[0], e.used, threads),
+                      down_blocks = most_blocks(*e.down[0], e.used, threads), groups = (int64_t)routing.groups.size();
         worker.parallel(groups * up_blocks, 1, [&](int64_t i) {
             const Routing::Group& g = routing.groups[i / up_blocks];
             const Cut cut = expert_cut(*e.up[g.expert], g.count, e.used, threads);
             if (i % up_blocks >= cut.blocks()) return;
-            gated(*p.kernels, worker, e.gate[g.expert].get(), *e.up[g.expert], cut, i % up_blocks, of_group(*in, g), {0, g.count}, activation, [&](int t) { return inner->row(g.first + t); });
+            gated(*p.kernels, worker, e.gate[g.expert].get(), *e.up[g.expert], cut, i % up_blocks, of_group(*in, g),
+                  {0, g.count}, activation, [&](int t) { return inner->row(g.first + t); });
         });
         worker.parallel(slots, 1, [&](int64_t slot) { place(p, *inner, (int)slot); });
         float* y = down_rows.floats();
@@ -148,8 +158,10 @@ struct Mix final : Op {
             const Routing::Group& g = routing.groups[i / down_blocks];
             const Cut cut = expert_cut(*e.down[g.expert], g.count, e.used, threads);
             if (i % down_blocks >= cut.blocks()) return;
-            product(*p.kernels, {*p.kernels, worker, *e.down[g.expert], cut, i % down_blocks}, of_group(*inner, g), {0, g.count},
-                    [&](int t, size_t row, const float* v, size_t apart, int rows) { put_row(y + (size_t)(g.first + t) * out.width + row, v, apart, rows); });
+            product(*p.kernels, {*p.kernels, worker, *e.down[g.expert], cut, i % down_blocks}, of_group(*inner, g),
+                    {0, g.count}, [&](int t, size_t row, const float* v, size_t apart, int rows) {
+                        put_row(y + (size_t)(g.first + t) * out.width + row, v, apart, rows);
+                    });
         });
         if (e.shared_up) run_shared(p, worker, a);
         worker.parallel(step.tokens, 1, [&](int64_t t) {
@@ -158,7 +170,8 @@ struct Mix final : Op {
             if (e.shared_router) {
                 Activations one = a;
                 one.count = 1, one.floats = a.floats + t * a.stride;
-                product(*p.kernels, {*p.kernels, worker, *e.shared_router, {*e.shared_router, 1, 1}, 0}, one, {0, 1}, [&](int, size_t, const float* v, size_t, int) { gate = v[0]; });
+                product(*p.kernels, {*p.kernels, worker, *e.shared_router, {*e.shared_router, 1, 1}, 0}, one, {0, 1},
+                        [&](int, size_t, const float* v, size_t, int) { gate = v[0]; });
                 p.kernels->sigmoid(&gate, 1);
             }
             for (size_t i = 0; i < out.width; i++) {
@@ -193,7 +206,8 @@ struct Mix final : Op {
         const Worker::Cuts cuts = worker.cuts();
         const Cut ups = cut_of(*e.shared_up, cuts, a.count), downs = cut_of(*e.shared_down, cuts, a.count);
         worker.parallel(ups.blocks(), 1, [&](int64_t block) {
-            gated(*p.kernels, worker, e.shared_gate.get(), *e.shared_up, ups, block, a, {0, a.count}, activation, [&](int t) { return shared_inner->row(t); });
+            gated(*p.kernels, worker, e.shared_gate.get(), *e.shared_up, ups, block, a, {0, a.count}, activation,
+                  [&](int t) { return shared_inner->row(t); });
         });
         const Gathered& from = *shared_inner;
         worker.parallel(a.count, 1, [&](int64_t t) {
@@ -205,7 +219,9 @@ struct Mix final : Op {
         const size_t width = e.shared_down->rows;
         worker.parallel(downs.blocks(), 1, [&](int64_t block) {
             product(*p.kernels, {*p.kernels, worker, *e.shared_down, downs, block}, b, {0, a.count},
-                    [&](int t, size_t row, const float* v, size_t apart, int rows) { put_row(shared_rows.floats() + t * width + row, v, apart, rows); });
+                    [&](int t, size_t row, const float* v, size_t apart, int rows) {
+                        put_row(shared_rows.floats() + t * width + row, v, apart, rows);
+                    });
         });
     }
 };
@@ -213,7 +229,8 @@ struct Mix final : Op {
 // An earlier layer whose operands have the same shapes; null: none.
 const Mix* same_shape(const Program& p, const Mix& op) {
     const auto shape = [](const ExpertWeights& e) {
-        return std::make_tuple(e.router->rows, e.used, e.up[0]->inputs, e.up[0]->rows, e.shared_up ? e.shared_up->rows : 0);
+        return std::make_tuple(e.router->rows, e.used, e.up[0]->inputs, e.up[0]->rows,
+                               e.shared_up ? e.shared_up->rows : 0);
     };
     for (const auto& other : p.ops)
         if (const Mix* mix = dynamic_cast<const Mix*>(other.get()); mix && shape(mix->e) == shape(op.e)) return mix;
@@ -224,12 +241,15 @@ const Mix* same_shape(const Program& p, const Mix& op) {
 
 size_t add_experts(Program& p, int x, NormPtr norm, const ExpertWeights& e, int activation) {
     const size_t hidden = p.at(x).width, n = e.router->rows;
-    check(e.gate.size() == n && e.up.size() == n && e.down.size() == n, "there are not as many experts as the router has rows");
+    check(e.gate.size() == n && e.up.size() == n && e.down.size() == n,
+          "there are not as many experts as the router has rows");
     check(e.used > 0 && (size_t)e.used <= n, "more experts are used than there are");
     for (size_t i = 0; i < n; i++)
-        check(e.up[i]->inputs == hidden && e.down[i]->rows == hidden && e.gate[i]->rows == e.up[i]->rows && e.down[i]->inputs == e.up[i]->rows &&
-                  e.up[i]->rows == e.up[0]->rows && e.gate[i]->inputs == hidden, "an expert's shape does not fit");
-    check(!e.shared_router || (e.shared_router->rows == 1 && e.shared_router->layout.is_float()), "the shared expert's router must be one float row");
+        check(e.up[i]->inputs == hidden && e.down[i]->rows == hidden && e.gate[i]->rows == e.up[i]->rows &&
+                  e.down[i]->inputs == e.up[i]->rows && e.up[i]->rows == e.up[0]->rows && e.gate[i]->inputs == hidden,
+              "an expert's shape does not fit");
+    check(!e.shared_router || (e.shared_router->rows == 1 && e.shared_router->layout.is_float()),
+          "the shared expert's router must be one float row");
     check(!norm || norm->weight.size() == hidden, "the norm is not as wide as its input");
     reserve(p, p.max_tokens, hidden);
     auto op = std::make_unique<Mix>();
@@ -247,7 +267,8 @@ size_t add_experts(Program& p, int x, NormPtr norm, const ExpertWeights& e, int 
     op->inner = std::make_shared<Gathered>(p.memory, slots, rows, e.up[0]->rows);
     op->down_rows = p.memory.take(slots * hidden * sizeof(float));
     if (e.shared_up) {
-        op->shared_inner = std::make_shared<Gathered>(p.memory, (size_t)p.max_tokens, (size_t)p.max_tokens + kTallest, e.shared_up->rows);
+        op->shared_inner = std::make_shared<Gathered>(p.memory, (size_t)p.max_tokens, (size_t)p.max_tokens + kTallest,
+                                                      e.shared_up->rows);
         op->shared_rows = p.memory.take((size_t)p.max_tokens * hidden * sizeof(float));
     }
     return p.add(std::move(op));

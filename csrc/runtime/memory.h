@@ -84,7 +84,8 @@ class Arena {
     class Piece {
       public:
         Piece() = default;
-        Piece(std::shared_ptr<Chunk> chunk, uint8_t* data, size_t size) : chunk_(std::move(chunk)), data_(data), size_(size) {}
+        Piece(std::shared_ptr<Chunk> chunk, uint8_t* data, size_t size)
+            : chunk_(std::move(chunk)), data_(data), size_(size) {}
         uint8_t* data() const { return data_; }
         float* floats() const { return reinterpret_cast<float*>(data_); }
         size_t size() const { return size_; }
@@ -100,7 +101,8 @@ class Arena {
     Piece take(size_t bytes) {
         const std::lock_guard guard(lock_);
         bytes = lines(bytes);
-        if (!chunk_ || chunk_->used + bytes > chunk_->memory.size()) chunk_ = std::make_shared<Chunk>(bytes > kChunk ? bytes : kChunk, owner_);
+        if (!chunk_ || chunk_->used + bytes > chunk_->memory.size())
+            chunk_ = std::make_shared<Chunk>(bytes > kChunk ? bytes : kChunk, owner_);
         chunk_->used += bytes, taken_ += bytes, held_bytes[owner_] += bytes;
         return {chunk_, chunk_->memory.data() + chunk_->used - bytes, bytes};
     }

@@ -154,8 +154,7 @@ class ThreadPool {
             h.worker.from = h.from;
             try {
                 call_(job_, h.worker);
-            } catch (const Worker::Left&) {
-            }
+            } catch (const Worker::Left&) {}
         }
     }
     // A member that waited begins to work, unless it was dropped.
@@ -170,7 +169,7 @@ class ThreadPool {
         Helper& h = *helpers_[(size_t)worker.index - 1];
         const uint32_t waiting = in(kWaiting, worker.phase_);
         h.state.set(waiting);
-        release_.wait(low(worker.phase_), patience(), [&] { return worker.coming.ask_some(); });
+        release_.wait(low(worker.phase_), patience(), [&] { return worker.prefetch.ask_some(); });
         if (!enter(worker, waiting, worker.phase_ + 1)) throw Worker::Left();
     }
 
@@ -179,8 +178,10 @@ class ThreadPool {
     void gather() {
         if (members_.empty()) return;
         for (size_t i = 0; i < members_.size();)
-            if (arrived(*members_[i])) i++;
-            else leave(i);
+            if (arrived(*members_[i]))
+                i++;
+            else
+                leave(i);
         while (!members_.empty() && (int)members_.size() >= allowed()) {
             members_.back()->state.change(in(kWaiting, phase_), kDropped), changes_.sent++;
             leave(members_.size() - 1);
@@ -194,7 +195,8 @@ class ThreadPool {
         for (const uint32_t here = in(kWaiting, phase_);;) {
             const uint32_t state = h.state.load();
             if (state == here) return true;
-            if (kind(state) == kWorking) h.state.wait(state, patience(), [&] { return owner_->coming.ask_some(); });
+            if (kind(state) == kWorking)
+                h.state.wait(state, patience(), [&] { return owner_->prefetch.ask_some(); });
             else if (!h.state.spin(state, kGrace) && h.state.change(state, kDropped)) {
                 pressure_->late(), changes_.late++;
                 return false;
@@ -204,8 +206,10 @@ class ThreadPool {
     void finish() {
         for (Helper* h : members_)
             for (uint32_t state; kind(state = h->state.load()) != kOut;)
-                if (kind(state) == kWorking) h->state.wait(state, patience());
-                else if (!h->state.spin(state, kGrace) && h->state.change(state, kDropped)) break;
+                if (kind(state) == kWorking)
+                    h->state.wait(state, patience());
+                else if (!h->state.spin(state, kGrace) && h->state.change(state, kDropped))
+                    break;
         members_.clear();
         changed_ = false, cuts_ = owner_->cuts_ = {};
     }

@@ -113,8 +113,10 @@ class Pressure {
             return;
         }
         missing_ += (missed / passed - missing_) * (1.0 - std::exp(-passed / kMemory));
-        if (missing_ > kContended && active > 1) shrink(now, active);
-        else if (target_ < most_ && now >= grow_) consider_growing(now);
+        if (missing_ > kContended && active > 1)
+            shrink(now, active);
+        else if (target_ < most_ && now >= grow_)
+            consider_growing(now);
     }
     // A thread came too late to a barrier: where the kernel does not say how long threads wait, this has to do.
     void late() { late_ += kLate; }
@@ -123,12 +125,12 @@ class Pressure {
   private:
     // Seconds from a look to the next, and more for each thread.
     static constexpr double kLook = 0.004, kLookEach = 0.0002;
-    static constexpr double kStale = 0.25;                      // a longer gap says nothing
-    static constexpr double kMemory = 0.04;                     // of the mean that contention is
-    static constexpr double kContended = 0.15;                  // cores missing: from then on a thread leaves
-    static constexpr double kIdle = 0.85;                       // a core that did nothing
-    static constexpr double kLate = 0.003;                      // a time slice
-    static constexpr double kPause = 0.06, kLongest = 1.0;      // before growing; the random part is as long again
+    static constexpr double kStale = 0.25;                  // a longer gap says nothing
+    static constexpr double kMemory = 0.04;                 // of the mean that contention is
+    static constexpr double kContended = 0.15;              // cores missing: from then on a thread leaves
+    static constexpr double kIdle = 0.85;                   // a core that did nothing
+    static constexpr double kLate = 0.003;                  // a time slice
+    static constexpr double kPause = 0.06, kLongest = 1.0;  // before growing; the random part is as long again
 
     void shrink(Clock::time_point now, int active) {
         target_ = std::max(1, std::min(target_, active) - std::max(1, (int)std::lround(missing_)));

@@ -35,17 +35,15 @@ struct Normalize final : Op {
     NormPtr norm;
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
-        worker.parallel(step.tokens, 1, [&](int64_t t) {
-            norm->apply(*p.kernels, in.row(t), out.row(t));
-        });
+        worker.parallel(step.tokens, 1, [&](int64_t t) { norm->apply(*p.kernels, in.row(t), out.row(t)); });
     }
 };
 
-// What an op of few tokens reads first: the weight from the first block of a worker's own on, which lies in the same place for
-// one token and for two.
-Coming own(const Worker& worker, const Weight& weight) {
+// What an op of few tokens reads first: the weight from the first block of a worker's own on, which lies in the same
+// place for one token and for two.
+Prefetch own(const Worker& worker, const Weight& weight) {
     const Cut cut = cut_of(weight, worker.cuts(), 1);
-    return coming_of(cut, first_of(cut.blocks(), worker.place(), worker.runs()));
+    return prefetch_of(cut, first_of(cut.blocks(), worker.place(), worker.runs()));
 }
 
 struct Project final : Op {
@@ -71,13 +69,15 @@ struct Project final : Op {
             const Buffer& out = p.at(outputs[i]);
             const Cut cut = cut_of(*weights[i], cuts, a.count);
             const Block part(*p.kernels, worker, *weights[i], cut, run * cut.per_run + block);
-            product(*p.kernels, part, a, tokens_of(item, blocks, a.count), [&](int t, size_t row, const float* y, size_t apart, int rows) { put_row(out.row(t) + row, y, apart, rows); },
-                    [&](int t) { ask(part, out.row(t)); });
+            product(
+                *p.kernels, part, a, tokens_of(item, blocks, a.count),
+                [&](int t, size_t row, const float* y, size_t apart, int rows) {
+                    put_row(out.row(t) + row, y, apart, rows);
+                },
+                [&](int t) { ask(part, out.row(t)); });
         });
     }
-    Coming coming(const Worker& worker) const override {
-        return own(worker, *weights[0]);
-    }
+    Prefetch prefetch(const Worker& worker) const override { return own(worker, *weights[0]); }
     Room room(const Program& p) const override {
         Room room;
         Needs needs;
@@ -94,17 +94,18 @@ struct Feed final : Op {
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
         const Cut cut = cut_of(*up, worker.cuts(), step.tokens);
-        const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens}, needs_of(*p.kernels, {up.get(), gate.get()}));
+        const Activations a = prepare(p, worker, {in.row(0), in.width, nullptr, norm.get(), step.tokens},
+                                      needs_of(*p.kernels, {up.get(), gate.get()}));
         const int64_t blocks = cut.blocks();
         worker.parallel(blocks * token_items(a.count), 1, [&](int64_t item) {
-            gated(*p.kernels, worker, gate.get(), *up, cut, item % blocks, a, tokens_of(item, blocks, a.count), activation, [&](int t) { return out.row(t); });
+            gated(*p.kernels, worker, gate.get(), *up, cut, item % blocks, a, tokens_of(item, blocks, a.count),
+                  activation, [&](int t) { return out.row(t); });
         });
     }
-    Coming coming(const Worker& worker) const override {
-        return own(worker, *up);
-    }
+    Prefetch prefetch(const Worker& worker) const override { return own(worker, *up); }
     Room room(const Program& p) const override {
-        return product_room(p, p.max_tokens, p.at(x).width, needs_of(*p.kernels, {up.get(), gate.get()}), {up.get()}, gate.get());
+        return product_room(p, p.max_tokens, p.at(x).width, needs_of(*p.kernels, {up.get(), gate.get()}), {up.get()},
+                            gate.get());
     }
 };
 
@@ -116,13 +117,16 @@ struct ProjectAdd final : Op {
     void run(Program& p, Worker& worker, const Step& step) const override {
         const Buffer &residual = p.at(x), &in = p.at(a), &out = p.at(outputs[0]);
         const Cut cut = cut_of(*weight, worker.cuts(), step.tokens);
-        const Activations acts = prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens}, needs_of(*p.kernels, {weight.get()}));
+        const Activations acts = prepare(p, worker, {in.row(0), in.width, nullptr, nullptr, step.tokens},
+                                         needs_of(*p.kernels, {weight.get()}));
         const int64_t blocks = cut.blocks();
         worker.parallel(blocks * token_items(acts.count), 1, [&](int64_t item) {
             const Block block(*p.kernels, worker, *weight, cut, item % blocks);
             const auto add = [&](int t, size_t row, const float* y, size_t apart, int rows) {
-                if (norm) put_row(out.row(t) + row, y, apart, rows);
-                else p.kernels->add_scaled(out.row(t) + row, residual.row(t) + row, scale, y, apart, rows);
+                if (norm)
+                    put_row(out.row(t) + row, y, apart, rows);
+                else
+                    p.kernels->add_scaled(out.row(t) + row, residual.row(t) + row, scale, y, apart, rows);
             };
             product(*p.kernels, block, acts, tokens_of(item, blocks, acts.count), add, [&](int t) {
                 ask(block, out.row(t));
@@ -136,9 +140,7 @@ struct ProjectAdd final : Op {
             for (size_t i = 0; i < out.width; i++) to[i] = residual.row(t)[i] + scale * to[i];
         });
     }
-    Coming coming(const Worker& worker) const override {
-        return own(worker, *weight);
-    }
+    Prefetch prefetch(const Worker& worker) const override { return own(worker, *weight); }
     Room room(const Program& p) const override {
         return product_room(p, p.max_tokens, p.at(a).width, needs_of(*p.kernels, {weight.get()}), {weight.get()});
     }
@@ -153,22 +155,22 @@ struct Logits final : Op {
         if (!step.row_count) return;
         const Buffer &in = p.at(x), &out = p.at(outputs[0]);
         const Cut cut = cut_of(*head, worker.cuts(), step.row_count);
-        const Activations a = prepare(p, worker, {in.row(0), in.width, step.rows, norm.get(), step.row_count}, needs_of(*p.kernels, {head.get()}));
+        const Activations a = prepare(p, worker, {in.row(0), in.width, step.rows, norm.get(), step.row_count},
+                                      needs_of(*p.kernels, {head.get()}));
         worker.parallel(cut.blocks(), 1, [&](int64_t block) {
-            product(*p.kernels, {*p.kernels, worker, *head, cut, block}, a, {0, a.count}, [&](int r, size_t row, float* y, size_t apart, int rows) {
-                for (int n = 0; n < rows; n += kPanelRows, y += apart) {
-                    const int these = std::min(rows - n, kPanelRows);
-                    if (scale != 1.0f)
-                        for (int i = 0; i < these; i++) y[i] *= scale;
-                    if (softcap > 0.0f) p.kernels->soft_cap(y, these, softcap);
-                    put_row(out.row(r) + row + n, y, 0, these);
-                }
-            });
+            product(*p.kernels, {*p.kernels, worker, *head, cut, block}, a, {0, a.count},
+                    [&](int r, size_t row, float* y, size_t apart, int rows) {
+                        for (int n = 0; n < rows; n += kPanelRows, y += apart) {
+                            const int these = std::min(rows - n, kPanelRows);
+                            if (scale != 1.0f)
+                                for (int i = 0; i < these; i++) y[i] *= scale;
+                            if (softcap > 0.0f) p.kernels->soft_cap(y, these, softcap);
+                            put_row(out.row(r) + row + n, y, 0, these);
+                        }
+                    });
         });
     }
-    Coming coming(const Worker& worker) const override {
-        return own(worker, *head);
-    }
+    Prefetch prefetch(const Worker& worker) const override { return own(worker, *head); }
     Room room(const Program& p) const override {
         return product_room(p, p.max_rows, p.at(x).width, needs_of(*p.kernels, {head.get()}), {head.get()});
     }
@@ -220,7 +222,8 @@ size_t add_project(Program& p, int x, NormPtr norm, std::vector<WeightPtr> weigh
 }
 
 size_t add_project_add(Program& p, int x, int a, WeightPtr weight, NormPtr norm, float scale) {
-    check(weight->inputs == p.at(a).width && weight->rows == p.at(x).width, "a weight's shape does not fit its activations");
+    check(weight->inputs == p.at(a).width && weight->rows == p.at(x).width,
+          "a weight's shape does not fit its activations");
     reserve(p, p.max_tokens, p.at(a).width, needs_of(*p.kernels, {weight.get()}));
     auto op = make<ProjectAdd>("project_add", {p.buffer(weight->rows, p.max_tokens)});
     check(!norm || norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
@@ -229,11 +232,13 @@ size_t add_project_add(Program& p, int x, int a, WeightPtr weight, NormPtr norm,
 }
 
 size_t add_feed(Program& p, int x, NormPtr norm, WeightPtr gate, WeightPtr up, int activation) {
-    check(up->inputs == p.at(x).width && (!gate || (gate->inputs == up->inputs && gate->rows == up->rows)), "gate and up do not fit");
+    check(up->inputs == p.at(x).width && (!gate || (gate->inputs == up->inputs && gate->rows == up->rows)),
+          "gate and up do not fit");
     reserve(p, p.max_tokens, p.at(x).width, needs_of(*p.kernels, {gate.get(), up.get()}));
     check(!norm || norm->weight.size() == p.at(x).width, "the norm is not as wide as its input");
     auto op = make<Feed>("feed", {p.buffer(up->rows, p.max_tokens)});
-    op->x = x, op->norm = std::move(norm), op->gate = std::move(gate), op->up = std::move(up), op->activation = activation;
+    op->x = x, op->norm = std::move(norm), op->gate = std::move(gate), op->up = std::move(up),
+    op->activation = activation;
     return p.add(std::move(op));
 }
 

@@ -47,7 +47,7 @@ void Program::look_ahead(Worker& worker) const {
     const Worker::Ahead now{name_, ops.size(), worker.cuts(), worker.place()};
     if (worker.ahead_of == now) return;
     worker.ahead.clear();
-    for (const auto& op : ops) worker.ahead.push_back(op->coming(worker));
+    for (const auto& op : ops) worker.ahead.push_back(op->prefetch(worker));
     worker.ahead_of = now;
 }
 
@@ -57,13 +57,13 @@ void Program::run(Step& step, size_t begin, size_t end) {
         partial_.grow(partial_bytes((size_t)*std::max_element(step.position, step.position + step.tokens) + 1));
     }
     team->run([&](Worker& worker) {
-        worker.coming = {};
+        worker.prefetch = {};
         worker.shapes = kNoShapes;  // the calling thread may be another one than last time
         for (size_t i = std::max(begin, worker.from); i < end; i++) {
             worker.boundary(i);
-            for (int n = 0; n < 4 && worker.coming.ask_some(); n++) {}
-            worker.coming = {};
-            if (i + 1 < end && step.tokens <= kAlone) look_ahead(worker), worker.coming = worker.ahead[i + 1];
+            for (int n = 0; n < 4 && worker.prefetch.ask_some(); n++) {}
+            worker.prefetch = {};
+            if (i + 1 < end && step.tokens <= kAlone) look_ahead(worker), worker.prefetch = worker.ahead[i + 1];
             ops[i]->run(*this, worker, step);
         }
     });
@@ -76,18 +76,23 @@ void Program::check(const Step& s) const {
     for (int t = 0; t < s.tokens; t++) {
         demand(s.token[t] >= 0 && (size_t)s.token[t] < vocab, "a token lies outside the vocabulary");
         demand(s.position[t] >= 0 && (size_t)s.position[t] < context, "a position lies outside the context");
-        demand(s.request[t] >= 0 && (t == 0 || s.request[t] >= s.request[t - 1]), "requests are not in ascending order");
-        demand(t == 0 || s.request[t] != s.request[t - 1] || s.position[t] == s.position[t - 1] + 1, "a request's positions do not follow each other");
+        demand(s.request[t] >= 0 && (t == 0 || s.request[t] >= s.request[t - 1]),
+               "requests are not in ascending order");
+        demand(t == 0 || s.request[t] != s.request[t - 1] || s.position[t] == s.position[t - 1] + 1,
+               "a request's positions do not follow each other");
     }
     for (int r = 0; r < s.row_count; r++) demand(s.rows[r] >= 0 && s.rows[r] < s.tokens, "a row lies outside the step");
     demand(s.tables.size() >= pages_of_group.size(), "a page table is missing");
     for (size_t g = 0; g < pages_of_group.size(); g++) {
         const auto& table = s.tables[g];
         for (int t = 0; t < s.tokens; t++) {
-            demand(s.request[t] < table.requests && s.position[t] / page_size < table.width, "a page table is too small");
-            demand(table.pages[(size_t)s.request[t] * table.width + s.position[t] / page_size] >= 0, "a token has no page");
+            demand(s.request[t] < table.requests && s.position[t] / page_size < table.width,
+                   "a page table is too small");
+            demand(table.pages[(size_t)s.request[t] * table.width + s.position[t] / page_size] >= 0,
+                   "a token has no page");
         }
-        for (int i = 0; i < table.requests * table.width; i++) demand(table.pages[i] < pages_of_group[g], "a page lies outside the pool");
+        for (int i = 0; i < table.requests * table.width; i++)
+            demand(table.pages[i] < pages_of_group[g], "a page lies outside the pool");
     }
 }
 

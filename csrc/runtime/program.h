@@ -1,5 +1,5 @@
-// A recorded forward pass: ops bound to weights and buffers, run by one call. What an op does to numbers is in kernels/;
-// here is only who does which part of it.
+// A recorded forward pass: ops bound to weights and buffers, run by one call. What an op does to numbers is in
+// kernels/; here is only who does which part of it.
 #pragma once
 #include <memory>
 #include <string>
@@ -71,7 +71,7 @@ struct Op {
     virtual ~Op() = default;
     virtual void run(Program& program, Worker& worker, const Step& step) const = 0;
     // What a worker will read first of it, where a step has few tokens.
-    virtual Coming coming(const Worker&) const { return {}; }
+    virtual Prefetch prefetch(const Worker&) const { return {}; }
     // What a thread may need for it, in any step that fits the program.
     virtual Room room(const Program&) const { return {}; }
 };
@@ -100,17 +100,17 @@ class Program {
     void check(const Step& step) const;  // throws what a caller got wrong: the kernels trust every index
     void run(Step& step, size_t begin, size_t end);
     size_t buffer_bytes() const { return memory.taken(); }  // of values, and of experts' operands
-    size_t shared_bytes() const { return tiles_.size() + floats_.size() + halves_.size(); }
+    size_t shared_bytes() const { return tiles_.size() + floats_.size() + split_.size(); }
     size_t scratch_bytes() const { return buffer_bytes() + shared_bytes() + partial_.size(); }
     // Takes all that its steps may need, of this program and of every thread, before the first of them.
     void reserve();
-    Room room() const;                           // of a thread
+    Room room() const;                          // of a thread
     size_t partial_bytes(size_t tokens) const;  // of split attention, for requests of so many tokens
 
     // Activations of the op at hand, shared by all threads: tiles of int8, float rows, and tiles of float parts.
     uint8_t* tiles(size_t bytes) { return tiles_.grow(bytes); }
     float* floats(size_t count) { return (float*)floats_.grow(count * sizeof(float)); }
-    uint8_t* halves(size_t bytes) { return halves_.grow(bytes); }
+    uint8_t* split(size_t bytes) { return split_.grow(bytes); }
     float* partial(size_t count) { return (float*)partial_.grow(count * sizeof(float)); }
 
     std::shared_ptr<Team> team;
@@ -131,7 +131,7 @@ class Program {
     const uint64_t name_ = next_name();  // no other program of the process has it
     std::vector<std::unique_ptr<Buffer>> buffers_;
     std::vector<int> free_;
-    Memory tiles_{kActivations}, floats_{kActivations}, halves_{kActivations}, partial_{kActivations};
+    Memory tiles_{kActivations}, floats_{kActivations}, split_{kActivations}, partial_{kActivations};
 };
 
 // The makers of ops (products.cpp, attend.cpp, experts.cpp). Each returns the op's place; its outputs stand in the op.
@@ -142,7 +142,8 @@ size_t add_project(Program& p, int x, NormPtr norm, std::vector<WeightPtr> weigh
 size_t add_project_add(Program& p, int x, int a, WeightPtr weight, NormPtr norm, float scale);
 size_t add_feed(Program& p, int x, NormPtr norm, WeightPtr gate, WeightPtr up, int activation);
 size_t add_logits(Program& p, int x, NormPtr norm, WeightPtr head, float scale, float softcap);
-size_t add_rotate_store(Program& p, int q, int k, int v, std::shared_ptr<Pages> pages, const Attention& a, const Rope& rope, NormPtr q_norm, NormPtr k_norm);
+size_t add_rotate_store(Program& p, int q, int k, int v, std::shared_ptr<Pages> pages, const Attention& a,
+                        const Rope& rope, NormPtr q_norm, NormPtr k_norm);
 size_t add_attend(Program& p, int q, std::shared_ptr<Pages> pages, const Attention& a);
 size_t add_experts(Program& p, int x, NormPtr norm, const ExpertWeights& e, int activation);
 

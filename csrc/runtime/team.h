@@ -28,8 +28,10 @@ class Team {
         static std::weak_ptr<ThreadPool> common;
         const std::lock_guard guard(lock);
         std::shared_ptr<ThreadPool> pool = common.lock();
-        if (pool) pool->grow(threads);
-        else common = pool = std::make_shared<ThreadPool>(threads);
+        if (pool)
+            pool->grow(threads);
+        else
+            common = pool = std::make_shared<ThreadPool>(threads);
         return pool;
     }
 

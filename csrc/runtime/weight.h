@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "../kernels/kernels.h"
-#include "../kernels/rows.h"
+#include "../kernels/kernel_table.h"
+#include "../kernels/dequantize_row.h"
 #include "memory.h"
 #include "team.h"
 
@@ -17,7 +17,8 @@ namespace cutaway {
 // Maps a stretch of a file at once: a fault for every few pages costs as much as the packing. A hint, may fail.
 inline void fetch(const uint8_t* from, size_t bytes) {
 #if defined(MADV_POPULATE_READ)
-    const uintptr_t page = 4096, begin = (uintptr_t)from / page * page, end = ((uintptr_t)from + bytes + page - 1) / page * page;
+    const uintptr_t page = 4096, begin = (uintptr_t)from / page * page,
+                    end = ((uintptr_t)from + bytes + page - 1) / page * page;
     madvise((void*)begin, end - begin, MADV_POPULATE_READ);
 #else
     (void)from, (void)bytes;
@@ -37,13 +38,15 @@ struct Weight {
     // What a product reads.
     size_t nbytes() const { return panels() * layout.panel(inputs) + bias.size() * sizeof(float); }
 
-    // Panels in each of the four parts of a thread's run, which are read side by side (see Cut). 32 make whole pages of lines.
+    // Panels in each of the four parts of a thread's run, which are read side by side (see Cut). 32 make whole pages of
+    // lines.
     static size_t part_panels(size_t run) {
         const size_t units = run / kReaders;
         return units % 32 == 0 && units > 1 ? units - 1 : units;
     }
-    // From a panel to the next. Readers that come to the ends of their pages at the same time get a tenth less of memory: a
-    // few lines between panels bring them apart: as few as do so for all of the threads, and for most numbers below.
+    // From a panel to the next. Readers that come to the ends of their pages at the same time get a tenth less of
+    // memory: a few lines between panels bring them apart: as few as do so for all of the threads, and for most numbers
+    // below.
     static size_t stride(size_t bytes, size_t panels, int threads) {
         bytes = (bytes + 63) / 64 * 64;
         size_t best = bytes, most = 0;
@@ -60,7 +63,8 @@ struct Weight {
 
     // Everything but the data: what a plan needs, and a recording of ops that nobody runs.
     void outline(const Team& team, const Layout& l, int t, size_t r, size_t k, bool biased) {
-        layout = l, type = t, rows = r, inputs = k, panel_bytes = stride(l.panel(k), (r + kPanelRows - 1) / kPanelRows, team.threads());
+        layout = l, type = t, rows = r, inputs = k,
+        panel_bytes = stride(l.panel(k), (r + kPanelRows - 1) / kPanelRows, team.threads());
         if (biased) bias.assign(panels() * kPanelRows, 0.0f);
     }
     // Of the arena, with the lines between panels.
@@ -72,28 +76,32 @@ struct Weight {
         if (b) std::memcpy(bias.data(), b, r * sizeof(float));
     }
 
-    static std::shared_ptr<Weight> pack(Team& team, int type, const uint8_t* raw, size_t raw_bytes, size_t rows, size_t inputs, const float* bias) {
+    static std::shared_ptr<Weight> pack(Team& team, int type, const uint8_t* raw, size_t raw_bytes, size_t rows,
+                                        size_t inputs, const float* bias) {
         const TypeInfo* t = find_type(type);
         if (!t) throw std::invalid_argument("no kernel layout for tensor type " + std::to_string(type));
         if (!rows || !inputs || inputs % t->elements || raw_bytes != rows * (inputs / t->elements) * t->bytes)
-            throw std::invalid_argument("a matrix of type " + std::to_string(type) + " with " + std::to_string(rows) + " x " +
-                                        std::to_string(inputs) + " does not hold " + std::to_string(raw_bytes) + " bytes");
+            throw std::invalid_argument("a matrix of type " + std::to_string(type) + " with " + std::to_string(rows) +
+                                        " x " + std::to_string(inputs) + " does not hold " + std::to_string(raw_bytes) +
+                                        " bytes");
         auto w = std::make_shared<Weight>();
         w->shape(team, team.weights, t->layout, type, rows, inputs, bias);
         const size_t stretch = raw_bytes / rows * kPanelRows;  // of the source, per panel
         const int64_t chunk = std::max<int64_t>(1, (int64_t)((1 << 20) / stretch));
         team.run([&](Worker& worker) {
             worker.parallel((int64_t)w->panels(), chunk, [&](int64_t p) {
-                if (p % chunk == 0) fetch(raw + p * stretch, std::min(raw_bytes - p * stretch, (size_t)chunk * stretch));
+                if (p % chunk == 0)
+                    fetch(raw + p * stretch, std::min(raw_bytes - p * stretch, (size_t)chunk * stretch));
                 pack_panel(*t, raw, rows, inputs, p, w->data.data() + p * w->panel_bytes);
             });
         });
         return w;
     }
 
-    // codes: uint8 [rows, inputs]: signed code + 128, or an index into `table` (signed values + 128) where there is one.
-    static std::shared_ptr<Weight> from_codes(Team& team, int type, const uint8_t* codes, const float* scales, int sub, const uint8_t* table,
-                                              size_t rows, size_t inputs, const float* bias) {
+    // codes: uint8 [rows, inputs]: signed code + 128, or an index into `table` (signed values + 128) where there is
+    // one.
+    static std::shared_ptr<Weight> from_codes(Team& team, int type, const uint8_t* codes, const float* scales, int sub,
+                                              const uint8_t* table, size_t rows, size_t inputs, const float* bias) {
         auto w = std::make_shared<Weight>();
         w->shape(team, team.weights, {table ? kTable : kByte, sub == 16 ? kFloat16 : kFloat}, type, rows, inputs, bias);
         if (table) std::memcpy(w->table, table, 16);
@@ -111,7 +119,8 @@ struct Weight {
         const size_t lane = r % kPanelRows, per_group = layout.scales == kFloat16 ? 2 : 1;
         for (size_t k = 0; k < inputs; k++) {
             const size_t g = k / kGroup, in = k % kGroup, j = in / 4;
-            const uint8_t* line = p + layout.codes_at(g) + 64 * (layout.codes == kTable ? j % 4 : j) + 4 * lane + in % 4;
+            const uint8_t* line =
+                p + layout.codes_at(g) + 64 * (layout.codes == kTable ? j % 4 : j) + 4 * lane + in % 4;
             const int code = layout.codes == kTable ? table[j < 4 ? *line & 15 : *line >> 4] : *line;
             const float* scale = (const float*)(p + layout.scales_at(g));
             out[k] = (float)(code - 128) * scale[in / (kGroup / per_group) * kPanelRows + lane];
@@ -139,7 +148,8 @@ struct PagePool {
     KVView view{};  // of the first layer
     Memory memory{kPages};
 
-    PagePool(int group, int pages, int layers, int kv_heads, int head_dim, int page_size, int key_type, int value_type) : group(group), pages(pages), layers(layers) {
+    PagePool(int group, int pages, int layers, int kv_heads, int head_dim, int page_size, int key_type, int value_type)
+        : group(group), pages(pages), layers(layers) {
         view = {nullptr, 0, 0, kv_heads, head_dim, page_size, key_type, value_type};
         view.head_bytes = (view.end() + 63) / 64 * 64, view.page_bytes = layers * kv_heads * view.head_bytes;
         memory = Memory(pages * view.page_bytes + 64, kPages);
@@ -153,7 +163,8 @@ struct Pages {
     KVView view;
     int group, count;
 
-    Pages(std::shared_ptr<PagePool> from, int layer) : pool(std::move(from)), view(pool->view), group(pool->group), count(pool->pages) {
+    Pages(std::shared_ptr<PagePool> from, int layer)
+        : pool(std::move(from)), view(pool->view), group(pool->group), count(pool->pages) {
         view.base += (size_t)layer * view.kv_heads * view.head_bytes;
     }
 };

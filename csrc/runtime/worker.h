@@ -18,7 +18,7 @@ struct FloatMode {
 };
 
 // What a thread will soon read: weights, in lines of 64 bytes side by side, asked for while it has nothing else to do.
-struct Coming {
+struct Prefetch {
     static constexpr int kReaders = 4;
     const uint8_t* at[kReaders] = {};
     int readers = 0;
@@ -83,8 +83,8 @@ class Worker {
     }
 
     const int index;  // 0: the owner of the job
-    int shapes = 0;  // what its matrix unit is set up for, if it is known
-    Coming coming;
+    int shapes = 0;   // what its matrix unit is set up for, if it is known
+    Prefetch prefetch;
     // What it reads first of each op of a program, as long as that stays what it is and so does the thread's place.
     struct Ahead {
         uint64_t program = 0;
@@ -93,7 +93,7 @@ class Worker {
         int place = 0;
         bool operator==(const Ahead&) const = default;
     } ahead_of;
-    std::vector<Coming> ahead;
+    std::vector<Prefetch> ahead;
 
   private:
     friend class ThreadPool;

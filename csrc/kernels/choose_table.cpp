@@ -8,7 +8,7 @@
 #include <unistd.h>
 #endif
 
-#include "kernels.h"
+#include "kernel_table.h"
 
 namespace cutaway {
 
@@ -17,8 +17,11 @@ namespace cutaway {
 static bool has_amx() {
 #if defined(__linux__)
     unsigned a, b, c, d;
-    constexpr unsigned kAmx = 1u << 22 | 1u << 24 | 1u << 25, kBF16 = 1u << 5;  // AMX-BF16, AMX-TILE, AMX-INT8; AVX512-BF16
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kAmx) != kAmx || !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & kBF16)) return false;
+    constexpr unsigned kAmx = 1u << 22 | 1u << 24 | 1u << 25,
+                       kBF16 = 1u << 5;  // AMX-BF16, AMX-TILE, AMX-INT8; AVX512-BF16
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kAmx) != kAmx || !__get_cpuid_count(7, 1, &a, &b, &c, &d) ||
+        !(a & kBF16))
+        return false;
     constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl
     return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
@@ -26,16 +29,19 @@ static bool has_amx() {
 #endif
 }
 
-// Compilers learnt the name of this feature late, so the processor itself is asked. AVX2 says that the system saves the registers.
+// Compilers learnt the name of this feature late, so the processor itself is asked. AVX2 says that the system saves the
+// registers.
 static bool has_avxvnni() {
     unsigned a, b, c, d;
     constexpr unsigned kAvxVnni = 1u << 4;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kAvxVnni);
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           (a & kAvxVnni);
 }
 
 static bool has_avx512() {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni");
 }
 #endif
 

@@ -1,34 +1,35 @@
-// Compiled once per instruction set (see CMakeLists.txt): -DCUTAWAY_ISA=plain|avx2|avxvnni|avx512|amx and the flags for it.
-// AVX-VNNI takes what it has in common with AVX2 from there, AMX from AVX-512: compiling it again takes half a minute and
-// gives the same code.
-#include "kernels.h"
+// Compiled once per instruction set (see CMakeLists.txt): -DCUTAWAY_ISA=plain|avx2|avxvnni|avx512|amx and the flags for
+// it. AVX-VNNI takes what it has in common with AVX2 from there, AMX from AVX-512: compiling it again takes half a
+// minute and gives the same code.
+#include "kernel_table.h"
 
 #include "attention.h"
 #include "elementwise.h"
-#include "few.h"
+#include "gemv.h"
 #if defined(__AMX_INT8__)
-#include "matrix_attention.h"
-#include "wide.h"
+#include "attention_amx.h"
+#include "gemm_amx.h"
 #elif defined(__AVX512F__)
-#include "two_panels.h"
+#include "gemm_avx512.h"
 #endif
 
 namespace cutaway {
 namespace CUTAWAY_ISA {
 
 // The pairs of codes and scales that types need; make.operator()<codes, scales>() gives the function.
-template <class Make> static auto for_pair(int codes, int scales, const Make& make) -> decltype(make.template operator()<kNibble, kHalf>()) {
+template <class Make> static auto for_pair(int codes, int scales, const Make& make)
+    -> decltype(make.template operator()<kNibble, kFp16>()) {
     switch (codes * 16 + scales) {
-        case kNibble * 16 + kHalf: return make.template operator()<kNibble, kHalf>();
-        case kNibble * 16 + kHalfMin: return make.template operator()<kNibble, kHalfMin>();
+        case kNibble * 16 + kFp16: return make.template operator()<kNibble, kFp16>();
+        case kNibble * 16 + kFp16Min: return make.template operator()<kNibble, kFp16Min>();
         case kNibble * 16 + kSuperMin: return make.template operator()<kNibble, kSuperMin>();
         case kNibble * 16 + kSuper16: return make.template operator()<kNibble, kSuper16>();
         case kNibble * 16 + kSuperMin16: return make.template operator()<kNibble, kSuperMin16>();
-        case kFive * 16 + kHalf: return make.template operator()<kFive, kHalf>();
-        case kFive * 16 + kHalfMin: return make.template operator()<kFive, kHalfMin>();
+        case kFive * 16 + kFp16: return make.template operator()<kFive, kFp16>();
+        case kFive * 16 + kFp16Min: return make.template operator()<kFive, kFp16Min>();
         case kFive * 16 + kSuperMin: return make.template operator()<kFive, kSuperMin>();
         case kSix * 16 + kSuper16: return make.template operator()<kSix, kSuper16>();
-        case kByte * 16 + kHalf: return make.template operator()<kByte, kHalf>();
+        case kByte * 16 + kFp16: return make.template operator()<kByte, kFp16>();
         case kByte * 16 + kFloat: return make.template operator()<kByte, kFloat>();
         case kByte * 16 + kFloat16: return make.template operator()<kByte, kFloat16>();
         case kTable * 16 + kFloat: return make.template operator()<kTable, kFloat>();
@@ -56,26 +57,29 @@ static Tile find_tile(int codes, int scales, int height) {
     });
 }
 
-static Few find_few(int codes, int scales, int height, int panels) {
-    return for_pair(codes, scales, [height, panels]<int C, int S>() -> Few {
-        if (panels == 4) return height == 1 ? few<C, S, 1, 4> : few<C, S, 2, 4>;
-        return height == 1 ? few<C, S, 1, 2> : few<C, S, 2, 2>;
+static Gemv find_gemv(int codes, int scales, int height, int panels) {
+    return for_pair(codes, scales, [height, panels]<int C, int S>() -> Gemv {
+        if (panels == 4) return height == 1 ? gemv<C, S, 1, 4> : gemv<C, S, 2, 4>;
+        return height == 1 ? gemv<C, S, 1, 2> : gemv<C, S, 2, 2>;
     });
 }
 
 #if defined(__AMX_INT8__)
-static Wide find_wide(int codes, int scales) {
-    return for_pair(codes, scales, []<int C, int S>() { return Wide{sizeof(Unpacked<S>), unpack_panel<C, S, offset_of(C, S)>, wide<S>}; });
+static Gemm find_gemm(int codes, int scales) {
+    return for_pair(codes, scales, []<int C, int S>() {
+        return Gemm{sizeof(Unpacked<S>), unpack_panel<C, S, offset_of(C, S)>, gemm_amx<S>};
+    });
 }
-static constexpr Halves halves = {split, multiply_some, multiply_few};
-#define WIDE kTall, set_shapes, &halves, find_wide
+static constexpr SplitBf16 split_bf16 = {split, multiply_some, gemv_bf16};
+#define GEMM kTall, set_shapes, &split_bf16, find_gemm
 #elif defined(__AVX512F__)
-static Wide find_wide(int codes, int scales) {
-    return for_pair(codes, scales, []<int C, int S>() { return Wide{sizeof(Unpacked<S>), unpack_panel<C, S, 0>, multiply_two<C, S>}; });
+static Gemm find_gemm(int codes, int scales) {
+    return for_pair(codes, scales,
+                    []<int C, int S>() { return Gemm{sizeof(Unpacked<S>), unpack_panel<C, S, 0>, gemm_avx512<C, S>}; });
 }
-#define WIDE kTall, nullptr, nullptr, find_wide
+#define GEMM kTall, nullptr, nullptr, find_gemm
 #else
-#define WIDE kTall, nullptr, nullptr, nullptr
+#define GEMM kTall, nullptr, nullptr, nullptr
 #endif
 
 // Panels that a float tile of 8 tokens takes at once: 16 accumulators, half of the registers.
@@ -116,7 +120,8 @@ static void sigmoid_all(float* x, int n) {
     for (int i = 0; i < n; i += 16) store_part(x + i, sigmoid(load_part(x + i, n - i)), n - i);
 }
 
-static const AttendWay* attend_way([[maybe_unused]] int key_type, [[maybe_unused]] int value_type, [[maybe_unused]] int head_dim) {
+static const AttendWay* attend_way([[maybe_unused]] int key_type, [[maybe_unused]] int value_type,
+                                   [[maybe_unused]] int head_dim) {
 #if defined(__AMX_INT8__)
     static constexpr AttendWay matrix = {kRowTile, true, 2, pair_values, matrix_segment, finish_pairs};
     if (key_type == kKVBF16 && value_type == kKVBF16 && head_dim % kDepth == 0) return &matrix;
@@ -135,20 +140,22 @@ static const Kernels* kernels() {
 #if defined(__AMX_INT8__)
     static const Kernels table = [] {
         Kernels k = *kernels_avx512();
-        k.shape = set_shapes, k.halves = &halves, k.wide = find_wide, k.attend = attend_way;
+        k.shape = set_shapes, k.split_bf16 = &split_bf16, k.gemm = find_gemm, k.attend = attend_way;
         k.name = NAME(CUTAWAY_ISA);
         return k;
     }();
 #elif defined(__AVXVNNI__)
     static const Kernels table = [] {
         Kernels k = *kernels_avx2();
-        k.tile = find_tile, k.few = find_few;
+        k.tile = find_tile, k.gemv = find_gemv;
         k.name = NAME(CUTAWAY_ISA);
         return k;
     }();
 #else
-    static constexpr Kernels table = {NAME(CUTAWAY_ISA), WIDE, find_tile, find_few, kTogetherFloat, find_tile_float, normalize, quantize_any, rotate, gate_up, add_scaled,
-                                      soft_cap,          softmax,   sigmoid_all,     store_kv,  attend_way,   merge};
+    static constexpr Kernels table = {NAME(CUTAWAY_ISA), GEMM,      find_tile,    find_gemv,   kTogetherFloat,
+                                      find_tile_float,   normalize, quantize_any, rotate,      gate_up,
+                                      add_scaled,        soft_cap,  softmax,      sigmoid_all, store_kv,
+                                      attend_way,        merge};
 #endif
     return &table;
 }

@@ -1,6 +1,6 @@
-// The product of one or two tokens: what counts is how weights are read. Memory gives most to a few readers that each go
-// line by line, so the panels lie far apart, one line of each is taken in turn, and each is asked for one line ahead at a
-// time. The arithmetic is tile.h's, and so are the bits.
+// The product of one or two tokens: what counts is how weights are read. Memory gives most to a few readers that each
+// go line by line, so the panels lie far apart, one line of each is taken in turn, and each is asked for one line ahead
+// at a time. The arithmetic is tile.h's, and so are the bits.
 #pragma once
 #include "tile.h"
 
@@ -11,13 +11,16 @@ namespace cutaway::CUTAWAY_ISA {
 // Asks for a line of each panel.
 template <int P> INLINE void ask_lines(const uint8_t* const* panels, size_t at) {
     UNROLL_TOKENS
-    for (int p = 0; p < P; p++) __builtin_prefetch(panels[p] + at + kFewAhead, 0, 3);
+    for (int p = 0; p < P; p++) __builtin_prefetch(panels[p] + at + kGemvAhead, 0, 3);
 }
 
 // A group of each panel, its codes at panels[p] + codes. `a` and `b` have the first and the second half's dots.
-template <int C, int S, int M, int P> INLINE void few_groups(const uint8_t* const* panels, size_t codes, const uint8_t* table, const ActGroup<M>* act, I (*a)[M], I (*b)[M]) {
+template <int C, int S, int M, int P> INLINE void gemv_groups(const uint8_t* const* panels, size_t codes,
+                                                              const uint8_t* table, const ActGroup<M>* act, I (*a)[M],
+                                                              I (*b)[M]) {
     const auto four = [&](int m, int j) __attribute__((always_inline)) { return iset(int_at(act->codes[m] + 4 * j)); };
-    const auto add = [](I& to, B quad, I x) __attribute__((always_inline)) { to.v = _mm512_dpbusd_epi32(to.v, quad.v, x.v); };
+    const auto add = [](I& to, B quad, I x)
+                         __attribute__((always_inline)) { to.v = _mm512_dpbusd_epi32(to.v, quad.v, x.v); };
     if constexpr (C == kByte) {
         UNROLL_TOKENS
         for (int j = 0; j < 8; j++) {
@@ -25,7 +28,8 @@ template <int C, int S, int M, int P> INLINE void few_groups(const uint8_t* cons
             for (int m = 0; m < M; m++) x[m] = four(m, j);
             UNROLL_TOKENS
             for (int p = 0; p < P; p++) {
-                // With so little to do for a line, the compiler must not gather loads: what is read in bursts comes later.
+                // With so little to do for a line, the compiler must not gather loads: what is read in bursts comes
+                // later.
                 ask_lines<1>(panels + p, codes + 64 * j);
                 const B quad = bload(panels[p] + codes + 64 * j);
                 asm volatile("" ::: "memory");
@@ -52,11 +56,13 @@ template <int C, int S, int M, int P> INLINE void few_groups(const uint8_t* cons
             for (int m = 0; m < M; m++) add(a[p][m], first, x[m]), add(b[p][m], second, y[m]);
         }
     };
-    line.template operator()<0>(), line.template operator()<1>(), line.template operator()<2>(), line.template operator()<3>();
+    line.template operator()<0>(), line.template operator()<1>(), line.template operator()<2>(),
+        line.template operator()<3>();
 }
 
 // out: float [P][M][16].
-template <int C, int S, int M, int P> static void few(const uint8_t* const* from, const uint8_t* table, int groups, const void* activations, float* out) {
+template <int C, int S, int M, int P>
+static void gemv(const uint8_t* const* from, const uint8_t* table, int groups, const void* activations, float* out) {
     const uint8_t* panels[P];  // in registers, whatever memory does
     UNROLL_TOKENS
     for (int p = 0; p < P; p++) panels[p] = from[p];
@@ -77,14 +83,17 @@ template <int C, int S, int M, int P> static void few(const uint8_t* const* from
                 d[0][p][m] = start<C, S>(halves ? &a->minus_half[0][m] : &a->minus[m]);
                 d[1][p][m] = halves ? start<C, S>(&a->minus_half[1][m]) : iset(0);
             }
-        few_groups<C, S, M, P>(panels, codes, table, a, d[0], d[1]);
+        gemv_groups<C, S, M, P>(panels, codes, table, a, d[0], d[1]);
         UNROLL_TOKENS
         for (int p = 0; p < P; p++) {
             const GroupScales<S> w = GroupScales<S>::at(panels[p] + unit, in);
             for (int m = 0; m < M; m++)
                 if constexpr (halves) {
-                    for (int h = 0; h < 2; h++) add_dots<S>(w, h, d[h][p][m], a->scale[m], (float)-a->minus_half[h][m] * a->scale[m], acc[p][m]);
-                } else add_dots<S>(w, 0, iadd(d[0][p][m], d[1][p][m]), a->scale[m], a->sum[m], acc[p][m]);
+                    for (int h = 0; h < 2; h++)
+                        add_dots<S>(w, h, d[h][p][m], a->scale[m], (float)-a->minus_half[h][m] * a->scale[m],
+                                    acc[p][m]);
+                } else
+                    add_dots<S>(w, 0, iadd(d[0][p][m], d[1][p][m]), a->scale[m], a->sum[m], acc[p][m]);
         }
         codes += kPlaneBytes[C];
         if (++in == kUnitGroups[S]) in = 0, unit = codes, codes += unit_scales(S);
@@ -97,14 +106,16 @@ template <int C, int S, int M, int P> static void few(const uint8_t* const* from
 #elif !defined(__AVX2__)
 
 // Without vector registers nothing is gained by reading panels in turn: one after another.
-template <int C, int S, int M, int P> static void few(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
+template <int C, int S, int M, int P>
+static void gemv(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
     for (int p = 0; p < P; p++) tile<C, S, M>(panels[p], table, 0, groups, activations, out + 16 * M * p);
 }
 
 #else
 
 // Sixteen registers do not hold a line of each panel: a group at a time.
-template <int C, int S, int M, int P> static void few(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
+template <int C, int S, int M, int P>
+static void gemv(const uint8_t* const* panels, const uint8_t* table, int groups, const void* activations, float* out) {
     const ActGroup<M>* a = (const ActGroup<M>*)activations;
     F acc[P][M];
     for (int p = 0; p < P; p++)
@@ -114,7 +125,7 @@ template <int C, int S, int M, int P> static void few(const uint8_t* const* pane
         for (int p = 0; p < P; p++) {
             Walk<C, S> at = walk;
             at.codes += panels[p] - panels[0], at.scales += panels[p] - panels[0];
-            at.ask(kFewAhead);
+            at.ask(kGemvAhead);
             group<C, S, M>(at, table, a, acc[p]);
         }
     for (int p = 0; p < P; p++)

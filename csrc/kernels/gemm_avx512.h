@@ -1,15 +1,17 @@
 // The product of many tokens with 512-bit registers: two unpacked panels times 8 of a tile's 16 tokens at a time.
 //
 // What binds tile.h is not only its multiplications: each takes its four activations from memory. Here a load of four
-// activations serves two panels, and a line of codes eight tokens, so 16 dots of 32 inputs take 80 loads where they took
-// 160. Panels are unpacked once for all tokens, with their codes as they are. The arithmetic is tile.h's, and so are the bits.
+// activations serves two panels, and a line of codes eight tokens, so 16 dots of 32 inputs take 80 loads where they
+// took 160. Panels are unpacked once for all tokens, with their codes as they are. The arithmetic is tile.h's, and so
+// are the bits.
 #pragma once
 #include "unpacked.h"
 
 namespace cutaway::CUTAWAY_ISA {
 
 // What both panels have of a group, or of its half h, times the tokens m .. m + 7.
-template <int C, int S, int P> INLINE void add_panels(const Unpacked<S>* const* u, int h, const ActGroup<16>* a, int m, F (*acc)[P]) {
+template <int C, int S, int P>
+INLINE void add_panels(const Unpacked<S>* const* u, int h, const ActGroup<16>* a, int m, F (*acc)[P]) {
     constexpr bool halves = GroupScales<S>::kHalves, minimum = GroupScales<S>::kMin;
     constexpr int quads = halves ? 4 : 8;
     I d[8][P];
@@ -40,7 +42,8 @@ template <int C, int S, int P> INLINE void add_panels(const Unpacked<S>* const* 
     }
 }
 
-template <int C, int S, int P> INLINE void multiply_eight(const Unpacked<S>* const* unpacked, int from, int to, const void* activations, int m, float* out) {
+template <int C, int S, int P> INLINE void multiply_eight(const Unpacked<S>* const* unpacked, int from, int to,
+                                                          const void* activations, int m, float* out) {
     const ActGroup<16>* a = (const ActGroup<16>*)activations + from;
     const Unpacked<S>* u[P];
     F acc[8][P];
@@ -57,11 +60,15 @@ template <int C, int S, int P> INLINE void multiply_eight(const Unpacked<S>* con
         for (int p = 0; p < P; p++) store(out + 16 * (kTallest * p + m + t), acc[t][p]);
 }
 
-template <int C, int S> static void multiply_two(const void* unpacked, size_t apart, int panels, int from, int to, const void* activations, float* out) {
-    const Unpacked<S>* const u[] = {(const Unpacked<S>*)unpacked, (const Unpacked<S>*)((const uint8_t*)unpacked + apart)};
+template <int C, int S> static void gemm_avx512(const void* unpacked, size_t apart, int panels, int from, int to,
+                                                const void* activations, float* out) {
+    const Unpacked<S>* const u[] = {(const Unpacked<S>*)unpacked,
+                                    (const Unpacked<S>*)((const uint8_t*)unpacked + apart)};
     for (int m = 0; m < 16; m += 8)
-        if (panels == 2) multiply_eight<C, S, 2>(u, from, to, activations, m, out);
-        else multiply_eight<C, S, 1>(u, from, to, activations, m, out);
+        if (panels == 2)
+            multiply_eight<C, S, 2>(u, from, to, activations, m, out);
+        else
+            multiply_eight<C, S, 1>(u, from, to, activations, m, out);
 }
 
 }  // namespace

@@ -1,22 +1,25 @@
 // Attention (see attention.h) on a matrix unit, for keys and values in bf16: 16 rows at a time.
 //
-//   scores  C [16 rows][16 tokens]  = sum over 32 inputs of Q x K: high parts, then low ones; a block of keys is B as it lies
-//   values  C [16 rows][16 inputs]  = sum over 32 tokens of P x V: high parts, then low ones; V in pairs of tokens is B
+//   scores  C [16 rows][16 tokens]  = sum over 32 inputs of Q x K; a block of keys is B as it lies
+//   values  C [16 rows][16 inputs]  = sum over 32 tokens of P x V; V in pairs of tokens is B
 //
-// A segment's scores lie block by block, [16 rows][16], and turn into parts of p in place: two blocks' 2 KB of scores are
-// 1 KB of high parts, [16 rows][32], and 1 KB of low ones. What a row sees of 32 tokens is always summed in one pass, and
-// p is 0 where it sees nothing, so its bits depend on nothing else.
+// Of each sum, the high parts come first, then the low ones.
+//
+// A segment's scores lie block by block, [16 rows][16], and turn into parts of p in place: two blocks' 2 KB of scores
+// are 1 KB of high parts, [16 rows][32], and 1 KB of low ones. What a row sees of 32 tokens is always summed in one
+// pass, and p is 0 where it sees nothing, so its bits depend on nothing else.
 #pragma once
 #include "attention.h"
-#include "matrix.h"
+#include "bf16_amx.h"
 
 namespace cutaway::CUTAWAY_ISA {
 
 // A unit that did nothing for 0.65 us sleeps, and all the core waits 0.33 us for it when it is next used.
 INLINE void stay_awake() { _tile_dpbf16ps(0, 4, 6); }
 
-// Values in pairs, for every two blocks [head_dim / 16] tiles: the token i of one beside the token i of the other. Inputs
-// come in the order in which registers pair up: of 32, 0..3, 8..11, 16..19, 24..27 in one tile, the rest in the next.
+// Values in pairs, for every two blocks [head_dim / 16] tiles: the token i of one beside the token i of the other.
+// Inputs come in the order in which registers pair up: of 32, 0..3, 8..11, 16..19, 24..27 in one tile, the rest in the
+// next.
 INLINE void pair_lines(const uint8_t* x, const uint8_t* y, uint8_t* to) {
     const __m512i a = _mm512_loadu_si512(x), b = _mm512_loadu_si512(y);
     _mm512_store_si512(to, _mm512_unpacklo_epi16(a, b));
@@ -61,15 +64,16 @@ template <int N> INLINE void pair_two(const uint8_t* x, const uint8_t* y, size_t
         for (int i = 0; i < N; i += 2) pair_lines(x + at + 32 * i, y + at + 32 * i, to + kTileBytes * i);
 }
 
-// One tile of rows waits for memory, which gives most to eight runs that are read in step: the keys of eight blocks, then
-// their values, which lie behind them in a page.
+// One tile of rows waits for memory, which gives most to eight runs that are read in step: the keys of eight blocks,
+// then their values, which lie behind them in a page.
 class Eight {
     Runs<8> runs_;
     size_t at_ = 0, end_ = 0;
 
   public:
     Eight() = default;
-    Eight(const AttendBlocks& blocks, int first) : runs_(blocks, first), end_(runs_.keys[0] ? 32 * (size_t)blocks.head_dim : 0) {}
+    Eight(const AttendBlocks& blocks, int first)
+        : runs_(blocks, first), end_(runs_.keys[0] ? 32 * (size_t)blocks.head_dim : 0) {}
     void ask_keys(size_t from, size_t lines) const {
         for (size_t at = 64 * from, end = std::min(end_, at + 64 * lines); at < end; at += 64)
             for (const uint8_t* k : runs_.keys) prefetch(k + at);
@@ -82,10 +86,12 @@ class Eight {
 
 // O / L, the inputs in order again.
 static void finish_pairs(const float* O, float L, float* out, int d) {
-    const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23), second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+    const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23),
+                  second = _mm512_add_epi32(first, _mm512_set1_epi32(8));
     for (int i = 0; i < d; i += kDepth) {
         const F a = div(load(O + i), set(L)), b = div(load(O + i + 16), set(L));
-        store(out + i, {_mm512_permutex2var_ps(a.v, first, b.v)}), store(out + i + 16, {_mm512_permutex2var_ps(a.v, second, b.v)});
+        store(out + i, {_mm512_permutex2var_ps(a.v, first, b.v)}),
+            store(out + i + 16, {_mm512_permutex2var_ps(a.v, second, b.v)});
     }
 }
 
@@ -121,7 +127,9 @@ INLINE F power_of_2(F x) {
 INLINE void cut_pair(F a, F b, float* high, float* low) {
     const __m512i top = _mm512_set1_epi32((int)0xffff0000);
     const auto cut = [&](F x) { return F{_mm512_castsi512_ps(_mm512_and_si512(as_int(x).v, top))}; };
-    const auto join = [&](F x, F y) { return _mm512_ternarylogic_epi32(_mm512_srli_epi32(as_int(x).v, 16), as_int(y).v, top, 0xf8); };  // x | y & top
+    const auto join = [&](F x, F y) {
+        return _mm512_ternarylogic_epi32(_mm512_srli_epi32(as_int(x).v, 16), as_int(y).v, top, 0xf8);
+    };  // x | y & top
     _mm512_store_si512(high, join(a, b));
     _mm512_store_si512(low, join(sub(a, cut(a)), sub(b, cut(b))));
 }
@@ -133,7 +141,9 @@ template <int R> INLINE void soften(float* s, int begin, int end, const bool* ma
     for (int r = 0; r < R; r++) most[r][0] = most[r][1] = set(kMasked), total[r][0] = total[r][1] = zero();
     for (int b = 2 * begin; b < 2 * end; b += 2)
         for (int r = 0; r < R; r++)
-            for (int h = 0; h < 2; h++) most[r][h] = max(load(s + 256 * (b + h) + 16 * r), most[r][h]);  // passes over a NaN score; 2^ of it carries it on
+            for (int h = 0; h < 2; h++)
+                most[r][h] = max(load(s + 256 * (b + h) + 16 * r),
+                                 most[r][h]);  // passes over a NaN score; 2^ of it carries it on
     F top[R];
     for (int r = 0; r < R; r++) {
         const float x = largest(max(most[r][0], most[r][1]));
@@ -142,7 +152,8 @@ template <int R> INLINE void soften(float* s, int begin, int end, const bool* ma
     }
     for (float* at = s + 512 * begin; at < s + 512 * end; at += 512)
         for (int r = 0; r < R; r++) {
-            const F a = power_of_2(sub(load(at + 16 * r), top[r])), b = power_of_2(sub(load(at + 16 * r + 256), top[r]));
+            const F a = power_of_2(sub(load(at + 16 * r), top[r])),
+                    b = power_of_2(sub(load(at + 16 * r + 256), top[r]));
             total[r][0] = add(total[r][0], a), total[r][1] = add(total[r][1], b);
             cut_pair(a, b, at + 16 * r, at + 16 * r + 256);
         }
@@ -150,13 +161,16 @@ template <int R> INLINE void soften(float* s, int begin, int end, const bool* ma
 }
 
 // o [16][stride], the inputs i .. i + 16 N - 1: N tiles of them. The next segment's first keys are asked for meanwhile.
-template <int N> INLINE void weigh_pairs(const uint8_t* p, const AttendBlocks& blocks, const Eight& next, int i, int begin, int end, float* o, int stride) {
+template <int N> INLINE void weigh_pairs(const uint8_t* p, const AttendBlocks& blocks, const Eight& next, int i,
+                                         int begin, int end, float* o, int stride) {
     constexpr int kNextLines = 2;
     const size_t d = blocks.head_dim;
-    alignas(64) uint8_t room[2][N * kTileBytes];  // stays in the first cache, where a segment's pairs would push other things out
+    alignas(64) uint8_t
+        room[2][N * kTileBytes];  // stays in the first cache, where a segment's pairs would push other things out
     const auto pairs_of = [&](int c) { return blocks.pairs ? blocks.pairs + c * d * 64 + 64 * i : room[c % 2]; };
     const auto pair = [&](int c) {
-        if (!blocks.pairs && c < end) pair_two<N>(blocks.values[2 * c], blocks.values[2 * c + 1], 2 * i, d, room[c % 2]);
+        if (!blocks.pairs && c < end)
+            pair_two<N>(blocks.values[2 * c], blocks.values[2 * c + 1], 2 * i, d, room[c % 2]);
     };
     pair(begin);
     _tile_zero(0);
@@ -194,9 +208,11 @@ template <int N> INLINE void weigh_pairs(const uint8_t* p, const AttendBlocks& b
 }
 
 // As `segment`. p: [kBlocks][16][16] of scratch. blocks: with its pairs, where several tiles read them.
-static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at, const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
+static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next, const AttendView& at,
+                           const AttendRows& rows, float* p, float* m, float* l, float* o, int stride) {
     const Seen seen(blocks, at, rows);
-    const int d = blocks.head_dim, begin = seen.from / kDepth, end = (seen.to + kDepth - 1) / kDepth;  // in twos of blocks
+    const int d = blocks.head_dim, begin = seen.from / kDepth,
+              end = (seen.to + kDepth - 1) / kDepth;  // in twos of blocks
     const uint8_t* q = (const uint8_t*)rows.q;
     settle();
     Eight eight;
@@ -221,7 +237,8 @@ static void matrix_segment(const AttendBlocks& blocks, const AttendBlocks* next,
         }
     }
     bool masked[kRowTile];
-    for (int r = 0; r < rows.count; r++) masked[r] = rows.position[r] < blocks.start || rows.first[r] >= blocks.start + kSegment;
+    for (int r = 0; r < rows.count; r++)
+        masked[r] = rows.position[r] < blocks.start || rows.first[r] >= blocks.start + kSegment;
     int r = 0;
     for (; r + 4 <= rows.count; r += 4) {
         soften<4>(p + 16 * r, begin, end, masked + r, m + r, l + r);

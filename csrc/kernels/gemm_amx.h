@@ -5,11 +5,12 @@
 //   C = 16 tokens x 16 rows, int32  = A x B, exact
 //
 // What follows is the tile's own arithmetic (tile.h), so the bits are the same: per group acc = fma(float(dot), scale *
-// a_scale, acc), then the minimum. The unit multiplies 512 codes a cycle where vpdpbusd has 128; what binds is the rest.
-// C comes out through memory, and while the unit works the core starts one 512-bit operation a cycle instead of two, so
-// 16 x 16 dots take 20 ns: 16 cycles to multiply, 16 to store, 48 operations to scale (docs/log.md has the figures).
+// a_scale, acc), then the minimum. The unit multiplies 512 codes a cycle where vpdpbusd has 128; what binds is the
+// rest. C comes out through memory, and while the unit works the core starts one 512-bit operation a cycle instead of
+// two, so 16 x 16 dots take 20 ns: 16 cycles to multiply, 16 to store, 48 operations to scale (docs/log.md has the
+// figures).
 #pragma once
-#include "matrix.h"
+#include "bf16_amx.h"
 #include "unpacked.h"
 
 namespace cutaway::CUTAWAY_ISA {
@@ -40,7 +41,8 @@ INLINE void store_dots(Dots& d) {
     _tile_stored(1, d[1], 64);
 }
 
-template <int S> INLINE void scale_dots(const Unpacked<S>* u, int half, const ActGroup<16>* a, const int32_t (*dots)[16], F* acc) {
+template <int S>
+INLINE void scale_dots(const Unpacked<S>* u, int half, const ActGroup<16>* a, const int32_t (*dots)[16], F* acc) {
     constexpr bool minimum = GroupScales<S>::kMin;
     const float* sums = a->sum;
     alignas(64) float half_sums[16];
@@ -94,8 +96,10 @@ template <int S> static void wide_panel(const void* unpacked, int from, int to, 
     for (int m = 0; m < 16; m++) store(out + 16 * m, acc[m]);
 }
 
-template <int S> static void wide(const void* unpacked, size_t apart, int panels, int from, int to, const void* activations, float* out) {
-    for (int p = 0; p < panels; p++) wide_panel<S>((const uint8_t*)unpacked + p * apart, from, to, activations, out + kTallest * 16 * p);
+template <int S> static void gemm_amx(const void* unpacked, size_t apart, int panels, int from, int to,
+                                      const void* activations, float* out) {
+    for (int p = 0; p < panels; p++)
+        wide_panel<S>((const uint8_t*)unpacked + p * apart, from, to, activations, out + kTallest * 16 * p);
 }
 
 }  // namespace
