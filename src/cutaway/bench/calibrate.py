@@ -16,7 +16,7 @@ from cutaway.model import read_spec
 from cutaway.ops.backends import open_backend
 from cutaway.ops.protocol import KVLayout, KVType, Step
 from cutaway.planner import ModelOutline, outline_model
-from cutaway.planner.calibration import Calibration, Sample
+from cutaway.planner.calibration import Calibration, Sample, identity_of
 from cutaway.planner.latency import Work
 from cutaway.sampling import SamplingParams
 
@@ -29,7 +29,7 @@ MOST_SECONDS = 240.0
 
 
 def calibrate(
-    path: Path, name: str, sha256: str, *, kv_k: KVType = "bf16", kv_v: KVType = "bf16", threads: int | None = None,
+    path: Path, name: str, *, kv_k: KVType = "bf16", kv_v: KVType = "bf16", threads: int | None = None,
     contexts: Sequence[int] = CONTEXTS, requests: Sequence[int] = REQUESTS, rounds: int = ROUNDS,
     seconds: float = MOST_SECONDS, progress: Callable[[str], None] = lambda text: None,
 ) -> Calibration:  # fmt: skip
@@ -59,7 +59,8 @@ def calibrate(
                 samples.append(Sample(False, count, context + ANSWER // 2, tuple(each for _, each in timed)))
     about, work = backend.describe(), work_of(outline, kv_k, kv_v)
     return Calibration(
-        name, sha256, about.instruction_set, about.threads.count, kv_k, kv_v, time.time(), idle(), tuple(samples),
+        name, identity_of(path), about.instruction_set, about.threads.count, kv_k, kv_v, time.time(), idle(),
+        tuple(samples),
         work.step_bytes, work.token_operations, work.position_bytes, work.pair_operations, work.integer,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from cutaway.cli.bench import app as bench_app
+from cutaway.cli.bench_calibrate import calibrate
 from cutaway.cli.chat import chat
 from cutaway.cli.config import app as config_app
 from cutaway.cli.help import Command, Group
@@ -61,6 +62,7 @@ def options(
 for command in (run, chat, serve, pull, models, rm, tokens, prompt, presets, plan, version):
     app.command(cls=Command)(command)
 app.add_typer(config_app, name="config")
+bench_app.command(cls=Command)(calibrate)
 app.add_typer(bench_app, name="bench")
 
 

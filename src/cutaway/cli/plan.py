@@ -1,49 +1,136 @@
-"""`cutaway plan`: the bytes of a model, before it is loaded."""
+"""`cutaway plan`: bytes and milliseconds of a model, before it is loaded."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cutaway.cli.loading import DEFAULT_MODEL, model_on_disk
-from cutaway.cli.terminal import say, write_json, write_table
-from cutaway.errors import ParameterError
+from cutaway.cli.loading import DEFAULT_MODEL
+from cutaway.cli.options import option, takes_options
+from cutaway.cli.terminal import say, write_json
 
 if TYPE_CHECKING:
     from cutaway.ops.protocol import KVType
+    from cutaway.xray.plan import Ask, Here
+    from cutaway.xray.planned_model import PlannedModel
 
 
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What is planned for."""
+
+    context: Annotated[
+        int | None, option("--context", help="Tokens of prompt and answer. [the model's, 4096 at most]")
+    ] = None
+    requests: Annotated[int, option("--requests", help="How many fill the context at once. [2]")] = 2
+    kv_k: Annotated[str, option("--kv-k", help="Type of keys: bf16, f32, int8, fp8. [bf16]")] = "bf16"
+    kv_v: Annotated[str, option("--kv-v", help="Type of values: the same. [bf16]")] = "bf16"
+    rope_scaling: Annotated[str | None, option("--rope-scaling", help="Stretch the context, as for run.")] = None
+    weights: Annotated[
+        str | None, option("--weights", help="Types of weights: Q4_K_M, Q8_0, BF16, ...; all: a row for each.")
+    ] = None
+    set: Annotated[
+        list[str] | None, option("--set", help="Change a size, for instance kv_heads=64. May be repeated.")
+    ] = None
+    device: Annotated[str, option("--device", help="this, a100-80g, h100, rtx4090, 2x24gb, ... [this]")] = "this"
+    threads: Annotated[int | None, option("--threads", help="Threads that compute. [all cores]")] = None
+    ttft: Annotated[float | None, option("--ttft", help="Milliseconds that a first token may take.")] = None
+    tpot: Annotated[float | None, option("--tpot", help="Milliseconds that each further token may take.")] = None
+    lengths: Annotated[
+        Path | None, option("--lengths", help="Lengths of requests: the server's log, or a list of numbers.")
+    ] = None
+    svg: Annotated[Path | None, option("--svg", help="What contexts cost as a picture, into this file.")] = None
+    verify: Annotated[bool, option("--verify", help="Load the model, fill its context, and compare.")] = False
+    full: Annotated[bool, option("--full", help="With --verify: all contexts, types and requests; long.")] = False
+    json: Annotated[bool, option("--json", help="One JSON object instead of tables.")] = False
+
+
+@takes_options
 def plan(
-    model: Annotated[str, typer.Argument(help="Name, path or source.")] = DEFAULT_MODEL,
-    *,
-    context: Annotated[int | None, typer.Option(help="Tokens of prompt and answer; else as for run.")] = None,
-    requests: Annotated[int, typer.Option(help="How many fill the context at once.")] = 2,
-    kv_k: Annotated[str, typer.Option(help="Type of keys: bf16, f32, int8, fp8.")] = "bf16",
-    kv_v: Annotated[str, typer.Option(help="Type of values: the same.")] = "bf16",
-    rope_scaling: Annotated[str | None, typer.Option(help="Stretch the context, as for run.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    options: PlanOptions,
+    model: Annotated[
+        str, typer.Argument(help="Name, path, hf:... (its header only), config.json, or a known size: llama-3.1-70b.")
+    ] = DEFAULT_MODEL,
 ) -> None:
-    """Show the memory that a model needs: weights as the backend packs them, keys and values, buffers."""
-    from cutaway.formats import open_model
-    from cutaway.model import parse_rope_scaling
-    from cutaway.ops.backends import open_backend
-    from cutaway.planner import LoadOptions, plan_load, plan_rows, readable_bytes
+    """Say what a model takes before it is loaded: bytes, times on this machine, what fits, and what to change.
 
-    if requests < 1:
-        raise ParameterError(f"requests is {requests}; it must be at least 1")
-    scaling = parse_rope_scaling(rope_scaling) if rope_scaling else None
-    options = LoadOptions(context, requests, cast("KVType", kv_k), cast("KVType", kv_v), scaling)
-    backend = open_backend()
-    with open_model(model_on_disk(model).path) as file:
-        made = plan_load(file, options, backend).memory
-    available = backend.free_memory()
-    if as_json:
-        rows = [{"what": what, "of": of, "bytes": count} for what, of, count in plan_rows(made)]
-        write_json({"model": model, "total": made.total, "available": available, "context": made.context, "rows": rows})
+    Only a header is read. Times come from `cutaway bench calibrate`; without it they are unknown.
+    """
+    from cutaway.xray.planned_model import planned_model
+
+    if options.verify:
+        from cutaway.cli.plan_verify import verify
+
+        verify(model, options)
         return
-    lines = [[what, of, str(count), readable_bytes(count)] for what, of, count in plan_rows(made)]
-    write_table(["for", "", "bytes", ""], lines, right=[2, 3])
-    if available is not None:
-        fits = "it fits" if made.total <= available else "it does not fit"
-        say(f"{readable_bytes(available)} are available: {fits}")
+    mix = None if options.weights in (None, "all") else options.weights
+    with planned_model(model, mix=mix, changes=options.set or ()) as found:
+        if found.fetched is not None:
+            say(f"read {found.fetched} bytes of its header; nothing is kept")
+        _show(found, options)
+
+
+def _show(found: PlannedModel, options: PlanOptions) -> None:
+    from cutaway.cli import plan_report as report
+    from cutaway.planner.devices import device_need, parse_device
+    from cutaway.planner.lengths import compare, read_lengths
+    from cutaway.xray import plan_json as record
+    from cutaway.xray.plan import make_plan
+
+    device = None if options.device == "this" else parse_device(options.device)
+    lengths = None if options.lengths is None else read_lengths(options.lengths)
+    ask, here = asked(options), this_machine(found, options)
+    made = make_plan(found, ask, here)
+    whole = record.plan_json(made, here.backend)
+    whole["weights"] = whole["device"] = whole["lengths"] = None
+    if options.weights == "all" or (options.weights is None and found.origin in ("config", "sizes")):
+        whole["weights"] = [record.type_row_json(r) for r in record.type_rows(found, made.ask, here)]
+    if device is not None:
+        read = ask.requests * (made.ask.context or 0) * made.memory.token_bytes
+        whole["device"] = record.device_json(*device_need(made.memory, found.spec, device, read))
+    if lengths is not None:
+        budget = _kv_budget(made.memory.kv_bytes, made.total, device.total if device else made.available)
+        compared = compare(
+            lengths, context=made.ask.context or 1, token_bytes=made.memory.token_bytes, budget=budget
+        )  # fmt: skip
+        whole["lengths"] = record.lengths_json(compared, lengths, budget, made)
+    if options.svg is not None:
+        options.svg.write_text(report.picture(whole), encoding="utf-8")
+    if options.json:
+        write_json(whole)
+    else:
+        report.write(whole)
+
+
+def _kv_budget(kv: int, total: int, available: int | None) -> int:
+    """Bytes that keys and values may take: what is left of the memory beside everything else."""
+    return kv if available is None else available - (total - kv)
+
+
+def asked(options: PlanOptions) -> Ask:
+    """Raises ParameterError."""
+    from cutaway.model import parse_rope_scaling
+    from cutaway.planner import check_kv_types
+    from cutaway.xray.plan import Ask
+
+    check_kv_types(options.kv_k, options.kv_v)
+    scaling = parse_rope_scaling(options.rope_scaling) if options.rope_scaling else None
+    types = cast("KVType", options.kv_k), cast("KVType", options.kv_v)
+    return Ask(options.context, options.requests, *types, scaling, options.ttft, options.tpot)
+
+
+def this_machine(found: PlannedModel, options: PlanOptions) -> Here:
+    from time import time
+
+    from cutaway.ops.backends import open_backend
+    from cutaway.planner.calibration import read_all
+    from cutaway.registry.store import calibrations_folder
+    from cutaway.xray.bare_process import bare_process
+    from cutaway.xray.plan import Here
+
+    backend = open_backend("native", threads=options.threads)
+    process = bare_process(found.path if not found.changed else None)
+    return Here(backend, backend.free_memory(), process, time(), read_all(calibrations_folder()))

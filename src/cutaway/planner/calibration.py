@@ -8,6 +8,7 @@ the planner only reads.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -35,14 +36,14 @@ class Sample:
 class Calibration:
     """One model, its types of keys and values, a number of threads and an instruction set.
 
-    made: seconds since the epoch. busy: the share of the processors that other processes took meanwhile, None where it
-    is not known. step_bytes, token_operations, position_bytes, pair_operations: what a step reads, what a token of a
-    prompt computes, and what attention reads and computes per position, from the same counting as `bench --ops`: rates
-    for other models follow from them.
+    identity: of the file, see `identity_of`. made: seconds since the epoch. busy: the share of the processors that
+    other processes took meanwhile, None where it is not known. step_bytes, token_operations, position_bytes,
+    pair_operations: what a step reads, what a token of a prompt computes, and what attention reads and computes per
+    position, from the same counting as `bench --ops`: rates for other models follow from them.
     """
 
     model: str
-    sha256: str
+    identity: str
     instruction_set: str
     threads: int
     kv_k: str
@@ -58,7 +59,7 @@ class Calibration:
 
     @property
     def file_name(self) -> str:
-        return f"{self.sha256[:16]}-{self.instruction_set}-{self.threads}-{self.kv_k}-{self.kv_v}.json"
+        return f"{self.identity[:16]}-{self.instruction_set}-{self.threads}-{self.kv_k}-{self.kv_v}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,13 @@ def _solve(rows: Sequence[Sequence[float]], times: Sequence[float]) -> list[floa
         if np.abs(x - before).max() < 1e-12:
             break
     return [float(v) for v in x / scale]
+
+
+def identity_of(path: Path) -> str:
+    """What tells a model's files from others without reading them: their names, sizes and times, as a hash."""
+    files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+    facts = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -68,6 +68,11 @@ def home() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "cutaway"
 
 
+def calibrations_folder() -> Path:
+    """What `cutaway bench calibrate` measured here."""
+    return home() / "calibrations"
+
+
 def models_folder() -> Path:
     return home() / "models"
 
