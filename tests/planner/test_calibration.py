@@ -71,6 +71,8 @@ def test_another_model_is_scaled_by_what_it_reads_and_computes() -> None:
     assert one is not None and one.middle == pytest.approx(20.0, rel=0.01)
     assert tokens is not None and tokens.middle == pytest.approx(3 + 4 * 256 + 2 * 1e-4 * 512 * 513 / 2, rel=0.01)
     assert other_predictor([calibration()], replace(work, integer=False), 1000.0) is None
+    experts = other_predictor([calibration()], replace(work, experts=True), 1000.0)
+    assert experts is not None and experts.each(1, 9) is not None and experts.each(2, 9) is None
 
 
 def test_files(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def work_of(outline: ModelOutline, kv_k: KVType, kv_v: KVType) -> Work:
         position_bytes=attention.bytes / 1001,
         pair_operations=sum(attention.operations.values()) / 1001,
         integer=rest.operations["int8"] > 0.5 * sum(rest.operations.values()),
+        experts=outline.spec.experts is not None,
     )
 
 

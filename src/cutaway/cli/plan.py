@@ -61,6 +61,7 @@ def plan(
     """
     from cutaway.xray.planned_model import planned_model
 
+    asked(options)  # what is not valid is said before anything is looked for
     if options.verify:
         from cutaway.cli.plan_verify import verify
 
@@ -96,7 +97,7 @@ def _show(found: PlannedModel, options: PlanOptions) -> None:
         compared = compare(
             lengths, context=made.ask.context or 1, token_bytes=made.memory.token_bytes, budget=budget
         )  # fmt: skip
-        whole["lengths"] = record.lengths_json(compared, lengths, budget, made)
+        whole["lengths"] = record.lengths_json(compared, lengths, budget, None if device else made.predictor)
     if options.svg is not None:
         options.svg.write_text(report.picture(whole), encoding="utf-8")
     if options.json:

@@ -44,7 +44,7 @@ def _headline(plan: dict[str, Any]) -> str:
     where = f"weights {plan['types']}, {plan['instruction_set']}, {plan['threads']} threads"
     types = f"keys {plan['kv_k']}, values {plan['kv_v']}"
     asked = f"{plan['context']} tokens of context, {plan['requests']} at once, {types}"
-    return f"{plan['model']}: {heads}{experts}; {where}\n{asked}\n"
+    return f"{plan['model']}: {heads}{experts}\n{where}\n{asked}\n"
 
 
 def _write_fit(plan: dict[str, Any], size: Any) -> None:
@@ -118,7 +118,7 @@ def _write_device(device: dict[str, Any], size: Any) -> None:
 def _write_lengths(made: dict[str, Any], size: Any) -> None:
     print(
         f"\n{made['requests']} requests of {made['mean']:.0f} tokens in the mean, {made['median']} in the median, "
-        f"{made['ninth']} at 90 %; {made['longer']} exceed the context; {made['skipped']} lines skipped"
+        f"{made['ninth']} at 90 %;\n{made['longer']} exceed the context; {made['skipped']} lines skipped"
     )
     rows = [
         [name, size(part["held"]), size(part["wasted"]), f"{part['wasted'] / part['held']:.0%}", str(part["requests"]),

@@ -30,13 +30,15 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a model does, counted on its outline. See `Calibration`. integer: matrices are multiplied as integers."""
+    """What a model does, counted on its outline. See `Calibration`. integer: matrices are multiplied as integers.
+    experts: more requests read more of them."""
 
     step_bytes: float
     token_operations: float
     position_bytes: float
     pair_operations: float
     integer: bool
+    experts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Predictor:
     _lines: Sequence[Lines]
     _spreads: tuple[float, float]
     _reach: tuple[int, int]
+    _alone: bool = False  # only of one request at a time
 
     def first(self, tokens: int) -> Interval | None:
         """To the first token of a prompt of so many, one request alone. None: beyond what can be said."""
@@ -59,6 +62,8 @@ class Predictor:
 
     def each(self, requests: int, context: int) -> Interval | None:
         """Per further token of each of so many requests that have so many tokens before it."""
+        if self._alone and requests > 1:
+            return None
         if requests > MOST_STRETCH * self._reach[0] or context > MOST_STRETCH * self._reach[1]:
             return None
         return _interval([lines.each(requests, context) for lines in self._lines], self._spreads[1])
@@ -98,7 +103,7 @@ def other_predictor(calibrations: Sequence[Calibration], work: Work, now: float)
     names = ", ".join(dict.fromkeys(c.model for c in alike))
     reach = max(_reach(c)[0] for c in alike), max(_reach(c)[1] for c in alike)
     basis = f"an estimate from the rates of {names} on this machine, {_ago(age)} ago"
-    return Predictor(basis, age, False, lines, (OTHER_SPREAD, OTHER_SPREAD), reach)
+    return Predictor(basis, age, False, lines, (OTHER_SPREAD, OTHER_SPREAD), reach, work.experts)
 
 
 def _scaled(lines: Lines, c: Calibration, work: Work) -> Lines:

@@ -9,7 +9,7 @@ from typing import Any
 from cutaway.ops.backend import Backend
 from cutaway.planner import outline_model, plan_rows
 from cutaway.planner.devices import DeviceNeed, active_share, smallest_size
-from cutaway.planner.latency import Interval
+from cutaway.planner.latency import Interval, Predictor
 from cutaway.planner.lengths import Comparison, Lengths
 from cutaway.planner.mixes import OFFERED
 from cutaway.xray.plan import Ask, Here, Plan, memory_for, predictor_for
@@ -111,12 +111,12 @@ def device_json(need: DeviceNeed, seconds: float | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def lengths_json(made: Comparison, lengths: Lengths, budget: int, plan: Plan) -> dict[str, Any]:
-    """tpot_ms: with as many mean requests at once as fit, each half grown."""
+def lengths_json(made: Comparison, lengths: Lengths, budget: int, predictor: Predictor | None) -> dict[str, Any]:
+    """predictor: of the machine with that budget. tpot_ms: with as many mean requests as fit, each half grown."""
     whole = asdict(made) | {"skipped": lengths.skipped, "budget": budget}
     for name in ("contiguous", "paged"):
         part = whole[name]
-        each = plan.predictor.each(part["requests"], int(made.mean / 2)) if plan.predictor else None
+        each = predictor.each(part["requests"], int(made.mean / 2)) if predictor else None
         part["tpot_ms"] = interval_json(each) if part["requests"] else None
     return whole
 
