@@ -9,7 +9,7 @@ from cutaway.cli.plan_report import UNKNOWN, seconds
 from cutaway.cli.terminal import say, write_json, write_table
 
 if TYPE_CHECKING:
-    from cutaway.cli.plan import PlanOptions
+    from cutaway.cli.plan_options import PlanOptions
     from cutaway.xray.plan_verify import Check, TimeCheck
 
 EVERY = "all"
