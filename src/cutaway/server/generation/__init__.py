@@ -1,1 +1,1 @@
-"""One request while it is answered: from its input to the pieces of its answer."""
+"""A running request: from its input to the pieces of its answer."""

@@ -1,4 +1,4 @@
-"""What the rooms below say as Python warnings, brought to the caller who is concerned."""
+"""Passes Python warnings of the lower rooms on to the caller whose request caused them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _ONE_AT_A_TIME = Lock()  # Python keeps the state of warnings once per process
 
 
 def heard(said: list[str], work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns; what it warns of (a text that the vocabulary cannot hold, for one) is added to `said`.
+    """The result of `work`. Its warnings (about a text that the vocabulary cannot hold, for example) are added to
+    `said`.
 
-    Only what this thread warns of: a warning of another thread belongs to another caller.
+    Only warnings of this thread are caught, because a warning of another thread belongs to another caller.
     """
     mine = get_ident()
     with _ONE_AT_A_TIME, warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What a chat asks, whichever API it came by, and how it becomes token ids, parameters and a reader of the answer."""
+"""A chat in the terms that all APIs share, and its conversion to token ids, parameters and an output parser."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ ToolChoice = Literal["none", "auto", "required"]
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """messages, tools, documents: in OpenAI's shape. tool_name: of a call that must be made. variables: further ones of
-    the template. truncation: what becomes of a chat that is too long.
-    thinks: reasoning was asked for where the model can. warnings: of what was read and is not obeyed."""
+    """messages, tools, documents: in OpenAI's format. tool_name: the tool that must be called. variables: further
+    variables of the template. truncation: how a chat that is too long is shortened. thinks: reasoning was requested,
+    if the model supports it. warnings: about fields that were ignored."""
 
     messages: Sequence[Mapping[str, Any]]
     tools: Sequence[Mapping[str, Any]] = ()
@@ -53,12 +53,12 @@ class Dialogue:
         return bool(self.tools) and self.tool_choice != "none"
 
     def prepare(self, served: Served, engine: Engine, params: SamplingParams) -> Prepared:
-        """Its one prompt. Raises CutawayError, ApiError."""
+        """The prompt of the request. Raises CutawayError, ApiError."""
         return prepare(served, engine, self, params)
 
     @property
     def continued(self) -> str:
-        """The text of the message that the answer goes on with, or ""."""
+        """The text of the message that the answer continues, or ""."""
         content = self.messages[-1].get("content") if self.continue_final_message and self.messages else None
         if isinstance(content, list):
             content = "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
@@ -66,7 +66,8 @@ class Dialogue:
 
 
 def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: SamplingParams) -> Prepared:
-    """Takes milliseconds, with large tools or long chats more: for a thread. Raises CutawayError, ApiError."""
+    """The token ids, parameters and parser. Takes milliseconds, or more with large tools or long chats, so it runs in a
+    thread. Raises CutawayError, ApiError."""
     warnings: list[str] = []
     opening: str | None = None
     begun = ""
@@ -91,7 +92,7 @@ def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: Sampling
         return heard(warnings, engine.tokenizer.encode_segments, parts), "".join(text for text, _ in parts[-8:])
 
     def again(chat: Sequence[Mapping[str, Any]]) -> list[int]:
-        return engine.tokenizer.encode_segments(segments(chat))  # `heard` could hold up the engine's thread
+        return engine.tokenizer.encode_segments(segments(chat))  # `heard` could delay the engine's thread
 
     if dialogue.truncation in ("error", "disabled"):
         fit = Fitted(*render(dialogue.messages))
@@ -116,7 +117,7 @@ def _format(served: Served) -> str:
 def _constrained(
     served: Served, engine: Engine, dialogue: Dialogue, params: SamplingParams
 ) -> tuple[SamplingParams, ToolConstraint]:
-    """The parameters with one grammar for calls and for the form that the request asks for; all of that."""
+    """The parameters with one grammar for calls and for the requested form, and the grammar's warnings."""
     made = tool_constraint(
         _format(served), dialogue.tools, engine.tokenizer, choice=dialogue.tool_choice, name=dialogue.tool_name,
         parallel=dialogue.parallel, form=params.constraint,
@@ -128,7 +129,8 @@ def _constrained(
 def _reasoned(
     served: Served, engine: Engine, dialogue: Dialogue, params: SamplingParams, end: str, warnings: list[str]
 ) -> SamplingParams:
-    """The parameters of a model that reasons. A continued message that is past its reasoning has none to come."""
+    """The parameters for a model that reasons. A continued message whose reasoning is complete has no more
+    reasoning."""
     format, budget = served.reasoning, dialogue.reasoning_budget
     if format is None:
         if dialogue.thinks:
@@ -153,7 +155,8 @@ def _reasoned(
 def _reader(
     served: Served, dialogue: Dialogue, params: SamplingParams, opening: str | None, begun: str
 ) -> Callable[[], Reader]:
-    """opening: how calls begin, if the answer may be of a form instead. begun: the call that the prompt has begun."""
+    """opening: the pattern of a call's beginning, if the answer may also have the requested form. begun: the call that
+    the prompt has begun."""
     def make() -> Reader:
         format = params.reasoning
         reasoning = ReasoningParser(format, open=params.reasoning_open) if format is not None else None
@@ -173,7 +176,7 @@ def _reader(
 
 
 def _names(dialogue: Dialogue) -> list[str]:
-    """Of the tools that the answer may call."""
+    """The names of the tools that the answer may call."""
     return [dialogue.tool_name] if dialogue.tool_name else [_name(tool) for tool in dialogue.tools]
 
 
@@ -184,7 +187,7 @@ def _name(tool: Mapping[str, Any]) -> str:
 def chosen_tools(
     tools: Sequence[Mapping[str, Any]] | None, choice: str | Mapping[str, Any] | None
 ) -> tuple[Sequence[Mapping[str, Any]], ToolChoice, str | None]:
-    """OpenAI's `tools` and `tool_choice`, checked: the tools, the choice, the name of the one that must be called.
+    """OpenAI's `tools` and `tool_choice`, checked: the tools, the choice, and the name of the tool that must be called.
 
     Raises ApiError.
     """
@@ -217,7 +220,7 @@ def chosen_tools(
 
 
 def template_variables(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """chat_template_kwargs, which must not name what a request says elsewhere. Raises ApiError."""
+    """chat_template_kwargs, which must not contain names of other fields. Raises ApiError."""
     taken = {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "self"}
     if wrong := sorted(taken & (given or {}).keys()):
         raise bad_request(f"chat_template_kwargs must not have {wrong[0]}", "chat_template_kwargs", "parameter_invalid")

@@ -1,4 +1,4 @@
-"""The pieces of an answer put together."""
+"""Whole answers, assembled from pieces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Call:
 
 @dataclass(slots=True)
 class Message:
-    """One answer, whole or in the making."""
+    """One answer, complete or in progress."""
 
     content: str = ""
     reasoning: str = ""

@@ -1,4 +1,4 @@
-"""The engine's events, carried from its thread into the event loop."""
+"""Transfers the engine's events from its thread to the event loop."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cutaway.engine import Event
 
 
 class SlowReaderError(Exception):
-    """Too much waits for a reader that does not take it."""
+    """Too many events wait for a reader that does not read them."""
 
 
 class Mailbox:
-    """Events of several prompts, in order. Written by the engine's thread, read by one task of the loop.
+    """Events of several prompts in order. Written by the engine's thread, read by one task of the event loop.
 
-    One wake-up of the loop is asked for at a time, however many events come meanwhile. At most `most` wait; what comes
-    after is dropped, and the reader told so by SlowReaderError: the buffer of a slow reader is bounded.
+    At most one wake-up of the loop is pending, however many events arrive meanwhile. At most `most` events wait. Later
+    ones are dropped, and the reader gets a SlowReaderError, so that the buffer of a slow reader is bounded.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
@@ -29,11 +29,11 @@ class Mailbox:
         self._full = False
 
     def slot(self, prompt: int) -> Slot:
-        """Where the events of one prompt go."""
+        """The sink for the events of one prompt."""
         return Slot(self, prompt)
 
     def put(self, prompt: int, event: Event) -> None:
-        """From any thread; never waits."""
+        """Add an event. May be called from any thread; never waits."""
         if len(self._events) >= self._most:
             self._full = True
         else:
@@ -42,11 +42,11 @@ class Mailbox:
             self._told = True
             try:
                 self._loop.call_soon_threadsafe(self._filled.set)
-            except RuntimeError:  # the loop has ended: nobody reads any more
+            except RuntimeError:  # the loop has ended and nothing reads any more
                 self._full = True
 
     async def take(self) -> AsyncIterator[tuple[int, Event]]:
-        """Events as they come, with the prompt they belong to; without end. Raises SlowReaderError."""
+        """Events in order, with the number of their prompt. Does not end by itself. Raises SlowReaderError."""
         while True:
             while self._events:
                 yield self._events.popleft()

@@ -1,4 +1,4 @@
-"""One request while it is answered: its model and its place, its prompts at the engine, the pieces of its answers."""
+"""A running request: its model and its place, its prompts at the engine, and the pieces of its answers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _REASONS = {"length": "length", "context": "length", "time": "length", "repetiti
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of one answer. choice: prompt * n + choice of the prompt. token: None where the answer ends.
+    """A piece of one answer. choice: prompt * n + choice of the prompt. token: None at the end of the answer.
 
-    told: what the text says, told apart. stop, reason: at the end. result: with the last of its prompt's ends.
+    told: the new output, separated into reasoning, text and calls. stop, reason: at the end. result: with the last
+    answer of its prompt.
     """
 
     choice: int
@@ -39,18 +40,18 @@ class Piece:
 
 
 def own_copy(error: CutawayError) -> CutawayError:
-    """The same error to raise. One that failed a whole step is every request's: each raises its own, so that no
-    traceback grows by those of others."""
+    """A copy of the error to raise. An error of a whole step belongs to all its requests; each raises its own copy, so
+    that tracebacks do not accumulate."""
     copied = copy(error)
     copied.__cause__ = error.__cause__ or error
     return copied
 
 
 class Run:
-    """The answers to a request's prompts. `pieces` is read once; `close` ends everything, whatever state it is in.
+    """The answers to a request's prompts. `pieces` can be read once; `close` ends everything in any state.
 
-    shorten: for each prompt, what makes it shorter when the context is full (empty: answers end there).
-    key: the request's salt: its prefixes are shared only with requests of the same caller and salt.
+    shorten: for each prompt, the function that shortens it when the context is full; empty: answers end there. key: the
+    request's salt; its prefixes are shared only with requests of the same caller and salt.
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class Run:
 
     @property
     def warnings(self) -> list[str]:
-        """All so far, each once: the request's own, the engine's, the readers'."""
+        """All warnings so far without duplicates: those of the request, the engine and the output parsers."""
         said = [*self.visit.warnings]
         said += [w for result in self.results if result is not None for w in result.warnings]
         said += [w for reader in self._readers for w in reader.warnings]
         return list(dict.fromkeys(said))
 
     async def start(self) -> None:
-        """Hand everything to the engine. Raises CutawayError for what it refuses; then nothing runs."""
+        """Submit all prompts to the engine. Raises CutawayError if the engine refuses one; then nothing runs."""
         service, engine = self.visit.service, self.visit.lease.engine
         if self.params.constraint is not None:
             compiled = await service.in_thread(compile_constraint, *self.params.constraint, engine.tokenizer)
@@ -105,14 +106,14 @@ class Run:
                     tokens, self.params, sink=slot, key=self._key, name=self._name(number), shorten=shorten
                 )
                 self._streams.append(stream)
-                if self._closed:  # meanwhile the client left
+                if self._closed:  # the client has disconnected meanwhile
                     self._cancel()
         except BaseException:
             self._cancel()
             raise
 
     def _name(self, number: int) -> str:
-        """What a recorder calls the prompt: the request's id; with a number behind it where there are several."""
+        """The prompt's name for a recorder: the request's id, followed by a number if there are several prompts."""
         return self.visit.id if len(self.prompts) == 1 else f"{self.visit.id}#{number}"
 
     def _cancel(self) -> None:
@@ -120,7 +121,7 @@ class Run:
             stream.cancel()
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """As they come. Raises the error of the first answer that fails."""
+        """Pieces in the order of their arrival. Raises the error of the first answer that fails."""
         collectors = [Collector(tokens, self.params.n) for tokens in self.prompts]
         left = len(self._readers)
         async for prompt, event in self._mailbox.take():
@@ -154,14 +155,15 @@ class Run:
         return Piece(choice, told, stop=delta.stop, reason=reason, result=delta.result)
 
     def usage(self) -> Usage:
-        """Of all prompts together, so far."""
+        """The usage of all prompts so far."""
         if None in self.results:
             cached = sum(stream.cached_tokens for stream in self._streams)
             return Usage(sum(map(len, self.prompts)), self.report.tokens, cached)
         return self.report.usage()
 
     def asides(self, *, timings: bool) -> dict[str, Any]:
-        """What every API tells once, beside the answers. Only when all have ended, or all of the first prompt."""
+        """Fields that every API has once beside the answers. Available when all answers, or all of the first prompt,
+        have ended."""
         done = self.results[0]
         assert done is not None
         said: dict[str, Any] = {"warnings": self.warnings} if self.warnings else {}
@@ -170,9 +172,10 @@ class Run:
         return said | {"seed": done.seed}
 
     def close(self, error: BaseException | None = None, *, status: int = 200) -> None:
-        """The end: cancel what still runs, say how it went, give place and model back. Twice is harmless.
+        """End the request: cancel what still runs, write the report, return the place and the model. May be called
+        twice.
 
-        status: of the reply; that of a stream is sent before anything can fail.
+        status: the status of the reply; that of a stream is sent before anything can fail.
         """
         if self._closed:
             return

@@ -1,4 +1,4 @@
-"""Log-probabilities in the two shapes that OpenAI has for them."""
+"""Log-probabilities in OpenAI's two formats."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cutaway.engine import TokenLogprob
 from cutaway.server.generation.output_parser import Told
 from cutaway.text import Tokenizer
 
-LOWEST = -9999.0  # JSON has no minus infinity; OpenAI's word for "never"
+LOWEST = -9999.0  # JSON has no minus infinity; OpenAI uses this value
 
 
 def chat_logprob(entry: TokenLogprob, tokenizer: Tokenizer) -> dict[str, Any]:
-    """As in chat completions: the token as text, its bytes, and the alternatives."""
+    """The format of chat completions: the token as text, its bytes, and the alternatives."""
     best = [_named(token, logprob, tokenizer) for token, logprob in entry.top]
     return {**_named(entry.token, entry.logprob, tokenizer), "top_logprobs": best}
 
@@ -25,13 +25,13 @@ def _named(token: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 class TextLogprobs:
-    """Which tokens an answer's text is made of, as it grows: not those of reasoning, of calls, of what ended it."""
+    """Tracks the tokens of an answer's visible text, without those of reasoning, of calls and of the stop."""
 
     def __init__(self) -> None:
-        self._held: list[TokenLogprob] = []  # of tokens that have shown nothing yet
+        self._held: list[TokenLogprob] = []  # of tokens that have not produced text yet
 
     def add(self, told: Told, entry: TokenLogprob | None) -> list[TokenLogprob]:
-        """Those that go with the text of a piece."""
+        """The entries that belong to the text of a piece."""
         self._held += [] if entry is None else [entry]
         if not told:
             return []
@@ -42,7 +42,7 @@ class TextLogprobs:
 def prompt_logprobs(
     entries: Sequence[TokenLogprob | None], tokenizer: Tokenizer
 ) -> list[dict[str, dict[str, Any]] | None]:
-    """vLLM's shape: for each token of a prompt the token itself and the best ones by id; None for the first."""
+    """vLLM's format: for each token of a prompt, that token and the most probable ones by id; None for the first."""
     told: list[dict[str, dict[str, Any]] | None] = []
     for entry in entries:
         if entry is None:
@@ -61,8 +61,8 @@ def _ranked(token: int, logprob: float, rank: int, tokenizer: Tokenizer) -> dict
 
 
 class CompletionLogprobs:
-    """As in completions: four lists. Text offsets go on from one call to the next, so that a stream's pieces joined
-    equal the whole. offset: where the text begins; after: the tokens before it, as `Tokenizer.detokenizer` has them."""
+    """The format of completions: four lists. Text offsets continue between calls, so that the joined pieces of a stream
+    equal the whole. offset: the start of the text. after: the tokens before it, as in `Tokenizer.detokenizer`."""
 
     def __init__(self, tokenizer: Tokenizer, offset: int = 0, after: Sequence[int] | None = ()) -> None:
         self._tokenizer = tokenizer
@@ -70,7 +70,7 @@ class CompletionLogprobs:
         self._detokenizer = tokenizer.detokenizer(after=after)
 
     def lists(self, entries: Iterable[tuple[int, TokenLogprob | None]]) -> dict[str, Any]:
-        """tokens and what is known of each; None for a prompt's first token, of which nothing is."""
+        """The lists for these tokens and their entries; an entry is None for a prompt's first token."""
         out: dict[str, list[Any]] = {"text_offset": [], "token_logprobs": [], "tokens": [], "top_logprobs": []}
         for token, entry in entries:
             out["text_offset"].append(self._offset)
@@ -81,7 +81,7 @@ class CompletionLogprobs:
         return out
 
     def _best(self, entry: TokenLogprob | None) -> dict[str, float] | None:
-        """The best ones, and the chosen one if it is not among them; None for a token of which nothing is known."""
+        """The most probable tokens, and the chosen one if it is not among them; None without an entry."""
         if entry is None:
             return None
         best = {self._text(token): max(logprob, LOWEST) for token, logprob in reversed(entry.top)}
@@ -93,7 +93,7 @@ class CompletionLogprobs:
             return self._tokenizer.piece(token)
         try:
             return raw.decode()
-        except UnicodeDecodeError:  # as OpenAI does: half a character has no other name
+        except UnicodeDecodeError:  # like OpenAI; a part of a character has no other name
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
 
 

@@ -1,4 +1,4 @@
-"""What the text of an answer says, told apart as it comes: reasoning, content, calls of tools."""
+"""Separates the text of an answer, as it arrives, into reasoning, content and tool calls."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class Told:
 
 @dataclass(slots=True)
 class Reader:
-    """Of one answer. Streamed or not, an answer is read by this; joined pieces are the same however they were cut.
+    """The parser of one answer, for streamed and whole replies. The joined pieces do not depend on how the text was
+    split.
 
-    reason: OpenAI's finish reason of an answer that called tools. called: whether it has.
+    reason: OpenAI's finish reason of an answer with tool calls. called: whether it has one.
     """
 
     reasoning: ReasoningParser | None = None
@@ -45,7 +46,7 @@ class Reader:
             self.reasoning.warnings = self.warnings
 
     def push(self, text: str) -> Told:
-        """The next piece of the text."""
+        """Parse the next piece of the text."""
         if not text:
             return Told()
         if self.reasoning is None:
@@ -54,7 +55,7 @@ class Reader:
         return Told(reasoning=piece.reasoning) + self._content(piece.content)
 
     def finish(self, *, cut: bool = False) -> Told:
-        """What was held back. cut: the answer was ended by a limit or a stop, not by itself."""
+        """Parse the text that was held back. cut: the answer was ended by a limit or a stop, not by itself."""
         told = Told()
         if self.reasoning is not None:
             piece = self.reasoning.finish(cut=cut)

@@ -1,4 +1,4 @@
-"""The input of a request, whatever its API, and what becomes of it before the engine has it."""
+"""The input of a request in the terms that all APIs share, and its preparation for the engine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from cutaway.server.models.served_model import Served
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Ready for the engine. prompts: token ids. reader: makes what reads one answer.
+    """A prepared input. prompts: token ids. reader: makes the output parser of an answer.
 
-    shorten: one for each prompt whose answer goes on when the context is full; empty: such answers end.
+    shorten: one function for each prompt whose answer continues when the context is full; empty: such answers end.
     """
 
     prompts: Sequence[list[int]]
@@ -28,8 +28,9 @@ class Prepared:
 
 
 class Input(Protocol):
-    """Messages, texts, the two sides of a gap."""
+    """An input: messages, texts, or the two sides of a gap."""
 
     def prepare(self, served: Served, engine: Engine, params: SamplingParams) -> Prepared:
-        """Takes milliseconds, with long inputs more: for a thread. Raises CutawayError, ApiError."""
+        """Prepare the input. Takes milliseconds, or more with long inputs, so it runs in a thread. Raises CutawayError,
+        ApiError."""
         ...

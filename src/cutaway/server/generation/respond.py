@@ -1,4 +1,4 @@
-"""From a run to a response, a stream or a whole; the same for every API."""
+"""From a run to a reply, streamed or whole; the same for every API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cutaway.server.transport.sse import CLIENT_GONE, ClientGoneError, EventStre
 
 
 class Teller(Protocol):
-    """How an API tells of a run: events of a stream, or one reply."""
+    """Formats a run for an API: as the events of a stream, or as one reply."""
 
     def begin(self) -> list[dict[str, Any]]: ...
     def piece(self, piece: Piece) -> list[dict[str, Any]]: ...
@@ -30,7 +30,7 @@ class Teller(Protocol):
 
 
 class JsonReply(Response):
-    """An object."""
+    """A reply with a JSON object."""
 
     media_type = "application/json"
 
@@ -40,7 +40,7 @@ class JsonReply(Response):
 
 @asynccontextmanager
 async def entered(request: Request, service: Service, model: str | None, answers: int) -> AsyncIterator[Visit]:
-    """A visit; if the block fails it is over. Else whoever was given it (a Run) ends it."""
+    """A visit, which is closed if the block fails. Otherwise the owner that it is given to (a Run) closes it."""
     visit = await while_connected(request, Visit.enter(request, service, model, answers))
     try:
         yield visit
@@ -52,7 +52,7 @@ async def entered(request: Request, service: Service, model: str | None, answers
 
 
 async def answer(request: Request, run: Run, teller: Teller, *, stream: bool) -> Response:
-    """Start the run and tell of it. Whatever happens, the run is closed: here, or when the stream is."""
+    """Start the run and reply. In every case the run is closed: here, or at the end of the stream."""
     try:
         await while_connected(request, run.start())
         if not stream:
@@ -85,7 +85,7 @@ def event_stream(request: Request, events: AsyncIterator[bytes]) -> EventStream:
 
 
 def resumable(endpoint: Handler) -> Handler:
-    """The endpoint, and for a request with `Last-Event-ID` the rest of the stream that had that event."""
+    """The endpoint, which for a request with `Last-Event-ID` sends the rest of the stream with that event."""
 
     async def endpoint_or_rest(request: Request) -> Response:
         last = request.headers.get("last-event-id")
@@ -101,7 +101,7 @@ def _is_gone(error: Exception) -> bool:
 
 
 class Telling:
-    """A run as the events of a stream. `aclose` ends the run also if nobody has ever asked for an event."""
+    """A run as the events of a stream. `aclose` ends the run even if no event was ever requested."""
 
     def __init__(self, run: Run, teller: Teller, dialect: Dialect) -> None:
         self._run = run
@@ -119,7 +119,7 @@ class Telling:
 
 
 async def _events(run: Run, teller: Teller, dialect: Dialect) -> AsyncGenerator[bytes, None]:
-    """What the teller tells, one error event if something breaks, and the run's end."""
+    """The teller's events, an error event if something fails, and the end of the run."""
     failed: Exception | None = None
     try:
         for event in teller.begin():

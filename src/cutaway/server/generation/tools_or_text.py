@@ -1,6 +1,7 @@
-"""An answer that is either calls of tools or a text of a fixed form, told by how it begins.
+"""Parses an answer that is either tool calls or a text of a given form, depending on its beginning.
 
-A text of a form may hold anything, also what looks like a call (in a JSON string, say); so nothing of it is parsed.
+A text of a given form may contain anything, even something that looks like a call (in a JSON string, for example), so
+it is not parsed for calls.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from cutaway.text.tools.parser import ToolParser
 
 
 class FormOrCalls:
-    """Has the parser's ways. opening: a pattern for how calls begin, blanks aside. marked: with a marker, so that half
-    of one is no text."""
+    """Has the interface of the parser. opening: a pattern for the beginning of calls, without blanks. marked: calls
+    have a marker, so that half of a marker is not yet text."""
 
     def __init__(self, parser: ToolParser, opening: str, *, marked: bool = True) -> None:
         self._parser = parser
@@ -25,7 +26,7 @@ class FormOrCalls:
         self._state: Literal["undecided", "form", "calls"] = "undecided"
 
     def push(self, text: str) -> list[ToolEvent]:
-        """The next piece of the answer."""
+        """Parse the next piece of the answer."""
         if self._state == "calls":
             return self._parser.push(text)
         if self._state == "form":
@@ -39,7 +40,7 @@ class FormOrCalls:
         return self.push(held)
 
     def finish(self, *, cut: bool = False) -> list[ToolEvent]:
-        """The answer is over, or was cut: what was held back."""
+        """End of the answer: return the text that was held back."""
         if self._state == "calls":
             return self._parser.finish(cut=cut)
         if cut and self._marked:

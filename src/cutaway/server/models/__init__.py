@@ -1,1 +1,1 @@
-"""The models of a server: what is loaded, under which names, with which hash."""
+"""The models of a server: which are loaded, under which names, and with which hash."""

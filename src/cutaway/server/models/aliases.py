@@ -1,4 +1,4 @@
-"""Which model a request means: served names, aliases, traffic split by weight, pins to a hash."""
+"""Finds the model of a request: served names, aliases, traffic split by weight, pinned hashes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ _PIN = re.compile(r"(.*)@sha256:([0-9a-fA-F]{8,64})")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """models: served names, the first is the default. aliases: to a name, or to several by weight."""
+    """models: served names; the first is the default. aliases: each to a name, or to several names by weight."""
 
     models: Sequence[str]
     aliases: Mapping[str, Alias]
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a name that comes twice, an alias of nothing, or of a name that is taken."""
+        """Raises ConfigError for a repeated name, an alias without a model, or an alias that is a served name."""
         check_names(self.models, self.aliases)
 
     def find(self, asked: str | None, request_id: str) -> tuple[str, str | None]:
-        """The served name, and the hash it is pinned to (lower case, perhaps its beginning). No name: the default.
+        """The served name, and the pinned hash (lower case, possibly a prefix of it). Without a name: the default
+        model.
 
-        Traffic is split by the hash of the request's id, so that a request can be had again.
-        Raises ApiError: 404 with what is served.
+        Traffic is split by the hash of the request's id, so that the choice can be repeated. Raises ApiError: 404 with
+        the served names.
         """
         name, pin = split_pin(asked)
         if name is None:
@@ -46,7 +47,7 @@ class Names:
 
 
 def split_pin(asked: str | None) -> tuple[str | None, str | None]:
-    """`name@sha256:...` as its two parts. Raises ApiError for a pin that is none."""
+    """The two parts of `name@sha256:...`. Raises ApiError for a pin that is not valid."""
     if not asked or "@sha256" not in asked:
         return asked or None, None
     found = _PIN.fullmatch(asked)

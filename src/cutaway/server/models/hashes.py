@@ -1,4 +1,4 @@
-"""Which model answered: the hash of its files, and a fingerprint of everything that can change an answer's bits."""
+"""Identifies a model: the hash of its files, and a fingerprint of everything that can change the bits of an answer."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from cutaway.registry.store import hash_file, model_path, write_whole
 
 
 def model_hash(path: Path, manifest: Manifest | None, *, always: bool) -> tuple[str, bool]:
-    """SHA-256 of a model, and whether its files were hashed now: not if size, time and inode are those of last time.
+    """SHA-256 of a model, and whether its files were hashed now. They are not if size, time and inode have not changed.
 
-    Of several files: of the lines "hash  name", as the registry has it. always: hash in any case.
-    Raises HashMismatchError where a manifest says otherwise.
+    For several files it is the hash of the lines "hash  name", as in the registry. always: hash in any case. Raises
+    HashMismatchError if a manifest has another hash.
     """
     known = {} if always else _remembered()
     read = False
@@ -49,12 +49,12 @@ def model_hash(path: Path, manifest: Manifest | None, *, always: bool) -> tuple[
 
 
 def instruction_set(backend: str) -> str:
-    """Which one this machine's engine uses."""
+    """The instruction set of this machine's engine."""
     return open_backend(backend).describe().instruction_set
 
 
 def _files(path: Path, manifest: Manifest | None) -> list[tuple[str, Path]]:
-    """All files of a model: weights, and beside safetensors what the model cannot do without."""
+    """All files of a model: the weights, and for safetensors the files that the model needs."""
     if manifest is not None:
         base = model_path(manifest)
         return [(f.name, base if len(manifest.files) == 1 else base / f.name) for f in manifest.files]
@@ -77,13 +77,13 @@ def _remembered() -> dict[str, Any]:
 
 
 def _remember(key: str, entry: list[Any]) -> None:
-    with contextlib.suppress(OSError):  # a read-only cache is still a cache
+    with contextlib.suppress(OSError):  # a read-only cache can still be used
         _store().parent.mkdir(parents=True, exist_ok=True)
         write_whole(_store(), json.dumps(_remembered() | {key: entry}))
 
 
 def fingerprint(sha256: str, instruction_set: str, **settings: Any) -> str:
-    """Readable: `cutaway-0.1.0.8e2071a54b51.avx512.kv_k-bf16.kv_v-bf16`. Equal fingerprints: the same request and seed
-    give the same bits. settings: those that change bits, None left out."""
+    """A readable fingerprint: `cutaway-0.1.0.8e2071a54b51.avx512.kv_k-bf16.kv_v-bf16`. With equal fingerprints the same
+    request and seed give the same bits. settings: those that change bits, without None."""
     said = [f"{name}-{value}" for name, value in sorted(settings.items()) if value is not None]
     return ".".join([f"cutaway-{cutaway.__version__}", sha256[:12], instruction_set, *said])

@@ -1,5 +1,6 @@
-"""The models that are served: loaded at start or on first use, unloaded when another wants their memory, never more
-than fits into one budget."""
+"""The served models: loaded at the start or on first use, unloaded when another model needs their memory, always within
+one memory budget.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +25,13 @@ from cutaway.server.transport.errors import ApiError, as_api_error
 from cutaway.trace import NULL, Recorder
 
 Tell = Callable[..., None]
-"""Of something that happened: tell(event, **facts)."""
+"""Reports an event: tell(event, **facts)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A model that stays loaded while somebody holds this. alias: what the request called it, if not by its name."""
+    """Keeps a model loaded until it is released. alias: the request's name of the model, if it is not the served
+    name."""
 
     served: Served
     engine: Engine
@@ -37,14 +39,14 @@ class Lease:
 
 
 class Roster:
-    """Used from the event loop only; what takes long runs in a thread of its own, one model at a time."""
+    """Used from the event loop only. Long operations run in a thread of their own, one model at a time."""
 
     def __init__(self, models: Sequence[Served], names: Names, config: Config, tell: Tell) -> None:
         self.models = {served.name: served for served in models}
         self.names = names
         said = config.server.memory
         self.budget = parse_bytes(said) if said is not None else available_memory()
-        self.failed: Exception | None = None  # why a model that was to be there at start is not
+        self.failed: Exception | None = None  # why a model of the start could not be loaded
         self._always_hash = config.server.verify == "always"
         self._tell = tell
         self._loading = asyncio.Lock()
@@ -53,21 +55,21 @@ class Roster:
 
     @property
     def ready(self) -> bool:
-        """Whether all that is loaded at start was, and no engine has died. A model that went for another and comes back
-        changes nothing."""
+        """Whether all models of the start have been loaded and no engine has died. Unloading a model and loading it
+        again does not change this."""
         started = all(served.fingerprint for served in self.models.values() if served.at_start)
         return started and not any(served.dead for served in self.models.values())
 
     @property
     def taken(self) -> int:
-        """Bytes of the budget that loaded models have."""
+        """Bytes of the budget that loaded models use."""
         return sum(
             s.plan.total for s in self.models.values() if s.plan is not None and s.state not in ("unloaded", "failed")
         )
 
     # --- a model's life ---------------------------------------------------------------------------------------------
     async def start(self) -> None:
-        """Load what is to be there at start. A failure is kept in `failed`, for whoever started the server."""
+        """Load the models of the start. A failure is kept in `failed` for the code that started the server."""
         try:
             for served in self.models.values():
                 if served.at_start:
@@ -78,7 +80,7 @@ class Roster:
 
     @contextlib.asynccontextmanager
     async def lease(self, asked: str | None, request_id: str) -> AsyncIterator[Lease]:
-        """The model that a request names, loaded, and kept so until the block ends. Raises ApiError."""
+        """The model that a request names, loaded, until the end of the block. Raises ApiError."""
         lease = await self.take(asked, request_id)
         try:
             yield lease
@@ -86,7 +88,7 @@ class Roster:
             self.give(lease)
 
     async def take(self, asked: str | None, request_id: str) -> Lease:
-        """As `lease`; the caller gives it back."""
+        """Like `lease`, but the caller releases it."""
         name, pin = self.names.find(asked, request_id)
         served = self.models[name]
         if (
@@ -113,8 +115,8 @@ class Roster:
         lease.served.last_use = monotonic()
 
     async def _load_on_use(self, served: Served) -> None:
-        """A load that has begun goes on when whoever asked for it leaves: a thread cannot be stopped, and what it
-        takes must stand in the ledger. Others may wait for it, too."""
+        """Load a model. A load continues when its requester disconnects, because a thread cannot be stopped and its
+        memory must be accounted for. Others may also wait for it."""
         load = asyncio.create_task(self._load_for_users(served))
         self._loads.add(load)
         load.add_done_callback(self._loads.discard)
@@ -129,7 +131,7 @@ class Roster:
                 await self._load(served)
 
     async def _load(self, served: Served) -> None:
-        """Measure, make room, load. The lock is held."""
+        """Measure, free memory, load. The lock is held."""
         served.state = "loading"
         try:
             began = monotonic()
@@ -155,7 +157,7 @@ class Roster:
             raise
 
     async def _opened(self, served: Served) -> Engine:
-        """Its engine. If the server ends meanwhile, the engine ends as soon as it is there."""
+        """The engine. If the server ends meanwhile, the engine is closed as soon as it is loaded."""
         opening = self._thread.submit(open_engine, served)
         try:
             return await asyncio.wrap_future(opening)
@@ -164,7 +166,8 @@ class Roster:
             raise
 
     async def look(self) -> None:
-        """Hash and measure what is not loaded at start, for /v1/models to tell of. Failures wait for the use."""
+        """Hash and measure the models that are not loaded at the start, for /v1/models. Failures are reported on first
+        use."""
         for served in self.models.values():
             with contextlib.suppress(CutawayError):
                 async with self._loading:
@@ -184,7 +187,7 @@ class Roster:
         )
 
     async def _make_room(self, served: Served) -> None:
-        """Unload idle models, the longest unused first, until this one fits. Raises MemoryShortError."""
+        """Unload idle models, the least recently used first, until this one fits. Raises MemoryShortError."""
         assert served.plan is not None
         need = served.plan.total
         if self.budget is None:
@@ -195,7 +198,7 @@ class Roster:
                 f"{self.budget} ({readable_bytes(self.budget)})",
                 hint="give it a smaller context or fewer contexts, or the server more memory",
             )
-        while self.taken > self.budget:  # served's own are in `taken`: it is loading
+        while self.taken > self.budget:  # served's own bytes are in `taken` while it is loading
             idle = [s for s in self.models.values() if s.state == "ready" and not s.users]
             if not idle:
                 others = ", ".join(f"{s.name} ({s.users} requests)" for s in self.models.values() if s.state == "ready")
@@ -216,7 +219,7 @@ class Roster:
         self._tell("model unloaded", model=served.name)
 
     async def close(self) -> None:
-        """End every engine, and with it what still runs."""
+        """Close every engine and with it the requests that still run."""
         async with self._loading:
             for served in self.models.values():
                 await self._unload(served)
@@ -232,9 +235,9 @@ def _discard(opening: Future[Engine]) -> None:
 
 
 def served_models(config: Config, recorder: Recorder = NULL) -> tuple[list[Served], Names]:
-    """What a config serves. recorder: looks at all of it.
+    """The models that a config serves. recorder: observes all of them.
 
-    Raises ConfigError, ModelNotFoundError for a name that nobody knows.
+    Raises ConfigError, and ModelNotFoundError for an unknown name.
     """
     models: list[Served] = []
     for number, model in enumerate(config.models):
@@ -246,7 +249,7 @@ def served_models(config: Config, recorder: Recorder = NULL) -> tuple[list[Serve
 
 
 def _own_name(model: ModelConfig) -> str:
-    """The registry's name of it, or its file's."""
+    """The registry's name of the model, or the name of its file."""
     found = resolve(model.model, pull=False)
     if found.manifest is not None:
         return found.manifest.name
@@ -254,5 +257,5 @@ def _own_name(model: ModelConfig) -> str:
 
 
 def load_error(error: Exception) -> ApiError:
-    """Why the server cannot answer at all."""
+    """The reply for a server that cannot answer at all."""
     return as_api_error(error)

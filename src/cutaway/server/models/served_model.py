@@ -1,4 +1,4 @@
-"""One model that is served: what it is called, what it is, and its engine while it is loaded."""
+"""A served model: its name, its properties, and its engine while it is loaded."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from cutaway.text.chat.reasoning import ReasoningFormat, detect_reasoning
 from cutaway.trace import NULL, Recorder
 
 State = Literal["unloaded", "loading", "ready", "unloading", "failed"]
-STEP_MS = 50  # a newcomer waits for the step that runs, and for one more
-CONTEXTS = 4  # whole contexts that the pages hold, unless the config says
+STEP_MS = 50  # a new request waits for the running step and for one more
+CONTEXTS = 4  # default size of the KV cache, in whole contexts
 
 
 @dataclass(slots=True)
 class Served:
-    """name: what requests call it. config: how it is loaded, every default filled in.
+    """name: the name that requests use. config: how it is loaded, with every default filled in.
 
-    found, sha256, plan, format: once it was looked at. engine: while loaded. users: requests that hold it now.
-    Written by the event loop only.
+    found, sha256, plan, format: set when it has been inspected. engine: while it is loaded. users: requests that hold
+    it now. Written by the event loop only.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Served:
 
     @property
     def dead(self) -> bool:
-        """Whether its engine is there and takes no more requests."""
+        """Whether its engine exists but accepts no more requests."""
         return self.engine is not None and self.engine.status().failed
 
     @property
@@ -65,7 +65,7 @@ class Served:
 
 
 def with_defaults(model: ModelConfig, config: Config) -> ModelConfig:
-    """The model's own settings over the config's over ours."""
+    """The model's own settings, then those of the config, then the defaults."""
     return replace(
         model,
         context=model.context or config.context,
@@ -82,7 +82,7 @@ def with_defaults(model: ModelConfig, config: Config) -> ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What is known of a model before it is loaded."""
+    """The properties of a model that is not loaded."""
 
     found: Resolved
     sha256: str
@@ -92,7 +92,7 @@ class Looked:
 
 
 def look(config: ModelConfig, *, always_hash: bool) -> Looked:
-    """Find, hash and measure a model, without loading it. Raises what these raise, and HashMismatchError for a pin."""
+    """Find, hash and measure a model without loading it. Raises their errors, and HashMismatchError for a pin."""
     found = resolve(config.model, pull=False)
     sha256, hashed = model_hash(found.path, found.manifest, always=always_hash)
     wanted = (config.sha256 or "").lower().removeprefix("sha256:")
@@ -110,7 +110,7 @@ def _kv(kind: str | None) -> KVType:
 
 
 def open_engine(served: Served) -> Engine:
-    """Load it. Takes seconds; for a thread. The template and tokenizer are made ready, too."""
+    """Load the model, and prepare its template and tokenizer. Takes seconds, so it runs in a thread."""
     config, plan = served.config, served.plan
     assert served.found is not None and plan is not None
     said: dict[str, Any] = {
@@ -125,13 +125,13 @@ def open_engine(served: Served) -> Engine:
 
 
 def source(served: Served) -> str | Path:
-    """What `Engine.load` is given: the name where the registry knows it, so that the manifest comes along."""
+    """The argument of `Engine.load`: the name if the registry knows it, so that the manifest is included."""
     assert served.found is not None
     return served.found.path if served.found.manifest is None else served.config.model
 
 
 def describe(served: Served, engine: Engine) -> None:
-    """What follows from a loaded model: its fingerprint, and how it writes tool calls and reasoning."""
+    """Set what follows from a loaded model: its fingerprint, tool-call format and reasoning markers."""
     config = served.config
     template = engine.template.source if engine.template is not None else None
     served.fingerprint = fingerprint(

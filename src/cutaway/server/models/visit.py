@@ -1,4 +1,4 @@
-"""A caller's visit: its place among the requests that are let in, and its hold on a model."""
+"""A caller's visit: its place among the admitted requests, and its hold on a model."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cutaway.server.state import Service, caller, request_id
 
 
 class Visit:
-    """A caller's place and its hold on a model; `close` gives both back. Nothing else may.
+    """A caller's place and its hold on a model. Only `close` may release them.
 
-    names: what the request calls our parameters, where it calls them otherwise.
+    names: the request's names of sampling parameters, where they differ.
     """
 
     def __init__(self, service: Service, request: Request, lease: Lease, stack: ExitStack) -> None:
@@ -51,8 +51,9 @@ class Visit:
         return self.service.config.server.share_prefixes
 
     def prefix_key(self, salt: str | None) -> Hashable:
-        """Within which its prefixes are found. A prefix that is found is a prompt that is known: by the cached tokens,
-        by the time to the first token. So a caller finds its own only, unless the config says otherwise."""
+        """The key within which its prefixes are found. A cached prefix reveals that its prompt is known, by the number
+        of cached tokens and by the time to the first token. A caller therefore finds only its own prefixes, unless
+        the config shares them."""
         return (None if self.shares_prefixes else self.caller, salt)
 
     def close(self) -> None:

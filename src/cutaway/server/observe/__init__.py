@@ -1,1 +1,1 @@
-"""What a server reports: metrics, log, spans."""
+"""The reports of a server: metrics, log, spans."""

@@ -1,8 +1,8 @@
-"""Where the log's lines go: a bounded queue, and a thread that writes it out.
+"""Writes the lines of the log: a bounded queue, and a thread that empties it.
 
-A log may stop being writable: the disk is full, the reader of the pipe has gone, or it stands still (Ctrl-S). No
-request waits for it or fails because of it. Lines that cannot be written are dropped and counted, and the first line
-that can be written again is preceded by one that says how many are missing, and why.
+A log may become unwritable: the disk is full, or the reader of the pipe has closed it or stopped reading (Ctrl-S). No
+request waits for the log or fails because of it. Lines that cannot be written are dropped and counted. Before the first
+line that can be written again, a line reports how many are missing and why.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import TextIO
 
 MOST_LINES = 10_000
 MOST_BYTES = 8 * 2**20
-IDLE_SECONDS = 5.0  # without lines, after which the thread ends; the next line starts another
+IDLE_SECONDS = 5.0  # without lines, after which the thread ends; the next line starts a new one
 FULL = "the queue of lines was full"
-GAP = b""  # in the queue, where lines are missing
+GAP = b""  # in the queue, in place of dropped lines
 
 
 class LineWriter:
-    """Writes lines to a stream, from any thread, without ever waiting or raising.
+    """Writes lines to a stream from any thread, and never waits or raises.
 
-    notice: makes the line that tells of dropped ones, of their number and the reason. lines, room: how many, and how
-    many bytes of them, may wait. dropped: lines so far.
+    notice: makes the line that reports dropped lines from their number and the reason. lines, room: how many lines, and
+    how many bytes of them, may wait. dropped: the number of lines dropped so far.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class LineWriter:
         self._bytes = 0
         self._missing = 0  # dropped since the last notice
         self._reason = ""
-        self._owes = False  # whether the notice of that is due before the next line
+        self._owes = False  # whether a notice is due before the next line
         self._cut = False  # whether the last line was written in part
         self._busy = False
         self._thread: Thread | None = None
         self._changed = Condition()
 
     def write(self, line: str) -> None:
-        """Add a line, its end of line included."""
+        """Add a line, with its line break."""
         encoded = line.encode(errors="backslashreplace")
         with self._changed:
             full = len(self._lines) >= self._most_lines or self._bytes + len(encoded) > self._most_bytes
@@ -65,7 +65,7 @@ class LineWriter:
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> bool:
-        """Wait until everything is written or dropped, at most so long. Returns whether it is."""
+        """Wait until everything is written or dropped, for at most `seconds`. Returns whether it is."""
         deadline = monotonic() + seconds
         with self._changed:
             return self._changed.wait_for(lambda: not self._lines and not self._busy, deadline - monotonic())
@@ -88,7 +88,7 @@ class LineWriter:
                 self._changed.notify_all()
 
     def _next(self) -> bytes | None:
-        """The next line, b"" for a gap; None after a time without any, when the thread ends."""
+        """The next line, b"" for a gap; None after some time without lines, when the thread ends."""
         with self._changed:
             if not self._changed.wait_for(lambda: bool(self._lines), IDLE_SECONDS):
                 self._thread = None
@@ -100,7 +100,7 @@ class LineWriter:
             return line
 
     def _told(self) -> str:
-        """Tell of what was dropped, where that is due. Returns why that fails, or ""."""
+        """Report dropped lines if a notice is due. Returns the reason if that fails, or ""."""
         with self._changed:
             missing, reason = self._missing, self._reason
         if not self._owes or not missing:
@@ -113,7 +113,7 @@ class LineWriter:
         return ""
 
     def _put(self, line: bytes) -> str:
-        """Write a line. Returns why that fails, or ""."""
+        """Write a line. Returns the reason if that fails, or ""."""
         try:
             if self._cut:
                 line = b"\n" + line
@@ -127,12 +127,12 @@ class LineWriter:
 
 
 class _CutError(OSError):
-    """A line was written in part."""
+    """A line was written only in part."""
 
 
 def _write_all(stream: TextIO, line: bytes) -> bool:
-    """Write a line; to the descriptor where there is one: a buffer would keep what it could not write, and its lock.
-    Returns False: nothing of the line is missing. Raises OSError, _CutError."""
+    """Write a line, directly to the file descriptor if there is one: a buffer would keep what it cannot write, and its
+    lock. Returns False if no part of the line is missing. Raises OSError, _CutError."""
     try:
         descriptor = stream.fileno()
     except (OSError, AttributeError, io.UnsupportedOperation):
@@ -143,7 +143,7 @@ def _write_all(stream: TextIO, line: bytes) -> bool:
     while line:
         try:
             written = os.write(descriptor, line)
-        except BlockingIOError:  # whoever shares the terminal made it non-blocking
+        except BlockingIOError:  # another program on the terminal has made it non-blocking
             select.select([], [descriptor], [], 1.0)
             continue
         except OSError as error:

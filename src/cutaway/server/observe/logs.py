@@ -1,7 +1,7 @@
-"""The log: one line per request, JSON or for people; every token of a sampled share of requests at level debug.
+"""The log: one line per request, as JSON or for people, and at level debug every token of a sampled share of requests.
 
-Prompts and answers are not in it unless the config says so; keys never are. What libraries log goes the same way, so
-that no line of anybody's waits for the reader of the log.
+Prompts and answers are logged only if the config says so, and keys never. Messages of libraries take the same way, so
+that they do not wait for the reader of the log either.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from structlog.typing import FilteringBoundLogger
 from cutaway.config import LoggingConfig
 from cutaway.server.observe.log_writer import LineWriter
 
-FLUSH_SECONDS = 2.0  # what the end of a server waits for the reader of its log
+FLUSH_SECONDS = 2.0  # how long the end of a server waits for the reader of its log
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class Log:
-    """One server's log, on standard error unless told otherwise. Never waits for it, and never fails."""
+    """One server's log, on standard error by default. It never waits for its reader and never fails."""
 
     def __init__(self, config: LoggingConfig, stream: TextIO | None = None) -> None:
         self.prompts = config.prompts
@@ -60,7 +60,7 @@ class Log:
         return self._writer.dropped
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
-        """Wait until every line is written or dropped, at most so long. Returns whether it is."""
+        """Wait until every line is written or dropped, for at most `seconds`. Returns whether it is."""
         return self._writer.flush(seconds)
 
     def info(self, event: str, **facts: Any) -> None:
@@ -73,7 +73,7 @@ class Log:
         self._logger.error(event, **facts)
 
     def tells_tokens(self, request_id: str) -> bool:
-        """Whether this request's tokens are logged: by the hash of its id, so that one can know beforehand."""
+        """Whether this request's tokens are logged. The hash of its id decides, so that the choice can be predicted."""
         if not self._share:
             return False
         return int.from_bytes(hashlib.sha256(request_id.encode()).digest()[:4]) < self._share * 2**32
@@ -83,7 +83,7 @@ class Log:
 
     @contextmanager
     def takes_the_rest(self) -> Iterator[None]:
-        """While it lasts, what libraries log, and Python's warnings, are lines of this log."""
+        """Within this block, messages of libraries and Python's warnings become lines of this log."""
         root, handler = logging.getLogger(), _Handler(self)
         before, root.handlers = root.handlers, [handler]
         logging.captureWarnings(True)
@@ -95,7 +95,7 @@ class Log:
 
 
 class _Lines:
-    """What structlog calls with a rendered line."""
+    """The object that structlog calls with a rendered line."""
 
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer

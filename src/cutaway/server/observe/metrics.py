@@ -1,4 +1,4 @@
-"""What /metrics tells, to Prometheus: vLLM's names where the meaning is the same, ours for the rest."""
+"""The metrics for Prometheus, under vLLM's names where the meaning is the same, otherwise under cutaway's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATES = ("unloaded", "loading", "ready", "unloading", "failed")
 
 
 class Metrics:
-    """One server's metrics, in a registry of its own."""
+    """One server's metrics, in a registry of their own."""
 
     def __init__(self, roster: Roster, admission: Admission, log: Log) -> None:
         self._registry = CollectorRegistry()
@@ -49,19 +49,19 @@ class Metrics:
         self._compile = histogram("cutaway:grammar_compile_seconds", "Compiling what the output must be.", _FAST)
 
     def compiled(self, model: str, seconds: float) -> None:
-        """A constraint was compiled, or found in the cache."""
+        """A constraint was compiled or found in the cache."""
         self._compile.labels(model).observe(seconds)
 
     def first_token(self, model: str, seconds: float) -> None:
-        """An answer began, so many seconds after its request came."""
+        """An answer began this many seconds after its request arrived."""
         self._first.labels(model).observe(seconds)
 
     def next_token(self, model: str, seconds: float) -> None:
-        """A token came, so many seconds after the one before."""
+        """A token arrived this many seconds after the previous one."""
         self._between.labels(model).observe(seconds)
 
     def answered(self, model: str, kind: str, reason: str, usage: Usage, times: Timings) -> None:
-        """An answer ended. kind: of its stop; reason: as the API says it."""
+        """An answer ended. kind: of its stop. reason: the API's finish reason."""
         self._stops.labels(model, kind).inc()
         self._success.labels(model, "length" if reason == "length" else "stop").inc()
         self._answer_sizes.labels(model).observe(usage.completion_tokens)
@@ -72,14 +72,14 @@ class Metrics:
         self._whole.labels(model).observe(times.total)
 
     def cut(self, model: str, kind: str, tokens: int, seconds: float) -> None:
-        """An answer ended before its time. kind: cancelled or error. seconds: since its request came."""
+        """An answer ended early. kind: cancelled or error. seconds: since its request arrived."""
         self._stops.labels(model, kind).inc()
         self._success.labels(model, "abort" if kind == "cancelled" else "error").inc()
         self._answer_sizes.labels(model).observe(tokens)
         self._whole.labels(model).observe(seconds)
 
     def prompt(self, model: str, tokens: int, broke: PrefixBreak | None) -> None:
-        """All answers to a prompt ended. broke: what of it was not in the cache, and why."""
+        """All answers to a prompt ended. broke: the part of it that was not in the cache, and why."""
         self._prompt_sizes.labels(model).observe(tokens)
         if broke is not None:
             self._breaks.labels(model, broke.reason).inc()
@@ -88,12 +88,12 @@ class Metrics:
         self._cancelled.labels(model).inc()
 
     def text(self) -> bytes:
-        """The page."""
+        """The text of /metrics."""
         return generate_latest(self._registry)
 
 
 class _Engines(Collector):
-    """What is read off the engines when somebody looks."""
+    """Values that are read from the engines when the metrics are requested."""
 
     def __init__(self, roster: Roster, admission: Admission, log: Log) -> None:
         self._log = log

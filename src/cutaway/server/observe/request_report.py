@@ -1,4 +1,4 @@
-"""What one request leaves behind: figures in its reply, a line in the log, counts in the metrics, a span."""
+"""The report of one request: figures in its reply, a line in the log, counts in the metrics, a span."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cutaway.server.transport.errors import ApiError, as_api_error
 
 @dataclass(slots=True)
 class RequestReport:
-    """Filled in while the request runs. results: one per prompt, None until it is there; the Run writes them.
+    """Filled in while the request runs. results: one per prompt, written by the Run; None until it is there.
 
-    submitted: to the engine, in nanoseconds since 1970; 0 before.
+    submitted: when the engine got the request, in nanoseconds since 1970; 0 before that.
     """
 
     visit: Visit
@@ -28,10 +28,10 @@ class RequestReport:
     params: SamplingParams
     results: list[Result | None]
     submitted: int = 0
-    _tokens: Counter[int] = field(default_factory=Counter)  # choice -> how many came
+    _tokens: Counter[int] = field(default_factory=Counter)  # choice -> number of tokens
     _ended: set[int] = field(default_factory=set)  # choices
     _answered: list[Answered] = field(default_factory=list)
-    _last: dict[int, float] = field(default_factory=dict)  # choice -> when its last token came
+    _last: dict[int, float] = field(default_factory=dict)  # choice -> time of its last token
 
     @property
     def whole(self) -> bool:
@@ -39,7 +39,7 @@ class RequestReport:
         return None not in self.results
 
     def token(self, choice: int, delta: Delta) -> None:
-        """A token came."""
+        """A token arrived."""
         now, before = monotonic(), self._last.get(choice)
         self._last[choice] = now
         self._tokens[choice] += 1
@@ -53,15 +53,15 @@ class RequestReport:
 
     @property
     def tokens(self) -> int:
-        """Of all answers so far."""
+        """The number of tokens of all answers so far."""
         return self._tokens.total()
 
     def _age(self) -> float:
-        """Seconds since the request came."""
+        """Seconds since the request arrived."""
         return max(0.0, (time_ns() - self.visit.began) / 1e9)
 
     def answered(self, choice: int, event: Finished, reason: str, result: Result | None) -> None:
-        """An answer ended. reason: as the API says it. result: with the last answer of a prompt."""
+        """An answer ended. reason: the API's finish reason. result: with the last answer of a prompt."""
         metrics = self.visit.service.metrics
         self._ended.add(choice)
         self._answered.append(Answered(event.timings, reason))
@@ -70,7 +70,7 @@ class RequestReport:
             metrics.prompt(self.visit.model, result.usage.prompt_tokens, result.broke)
 
     def usage(self) -> Usage:
-        """Of all prompts together."""
+        """The usage of all prompts."""
         done = [result.usage for result in self.results if result is not None]
         return Usage(
             sum(u.prompt_tokens for u in done),
@@ -79,14 +79,14 @@ class RequestReport:
         )
 
     def close(self, error: BaseException | None, status: int) -> None:
-        """The request has ended: its counts, its line and its span. status: of the reply."""
+        """The request has ended: write its counts, its log line and its span. status: of the reply."""
         self._count_cut(error)
         self._log(error)
         if (telemetry := self.visit.service.telemetry) is not None:
             telemetry.tell(self._story(error, status))
 
     def _count_cut(self, error: BaseException | None) -> None:
-        """Answers that the engine had, and that did not come to their end."""
+        """The answers that the engine had and that did not finish."""
         if not self.submitted:
             return
         metrics, kind = self.visit.service.metrics, "cancelled" if error is None else "error"
@@ -148,9 +148,10 @@ class RequestReport:
 
 
 def timings_json(done: Result, *, shared: bool) -> dict[str, Any]:
-    """Of the first answer to a prompt, in seconds, and rates in tokens a second; and what was there of the prompt.
+    """The times of the first answer to a prompt in seconds, rates in tokens per second, and the cached part of the
+    prompt.
 
-    shared: whether the prefixes it was compared with may be other callers'.
+    shared: whether the prompt was compared with prefixes of other callers.
     """
     times, usage = done.timings, done.usage
     computed, later = usage.prompt_tokens - usage.cached_tokens, max(0, len(done.token_ids) - 1)
@@ -165,10 +166,10 @@ def timings_json(done: Result, *, shared: bool) -> dict[str, Any]:
 
 
 def _cache(done: Result, shared: bool) -> dict[str, Any]:
-    """How much of the prompt was found, and the first token that was not; null where nothing broke the match.
+    """The cached part of the prompt and the first token that was not cached; null if nothing broke the match.
 
-    Where prefixes are shared between callers nothing is said of the break: what was expected there, and whether
-    anything was, may be another caller's.
+    If prefixes are shared between callers, the break is not described: the expected tokens, and even their existence,
+    may belong to another caller.
     """
     at, token, reason, expected = None, None, None, []
     if done.broke is not None and not shared:

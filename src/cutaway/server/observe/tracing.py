@@ -1,8 +1,8 @@
-"""OpenTelemetry: one span per request, below it how long each answer waited, read its prompt and was written.
+"""OpenTelemetry: a span per request, with child spans for the queue, prefill and decode times of each answer.
 
-A request that is refused before it reaches a model has a span too, with the status and the code of its error.
-Spans are made when a request has ended, from the times that the engine has measured anyway; nothing is done before.
-The attributes are those of the semantic conventions for generative AI; prompts and answers are not among them.
+A request that is refused before it reaches a model has a span too, with the status and the code of its error. Spans are
+created when a request has ended, from the times that the engine measures anyway. The attributes are those of the
+semantic conventions for generative AI, without prompts and answers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PARAMS = ("temperature", "top_p", "top_k", "max_tokens", "seed", "presence_pena
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One answer. reason: why it ended, as the API says it."""
+    """One answer. reason: the API's finish reason."""
 
     times: Timings
     reason: str
@@ -36,11 +36,12 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One request, when it has ended.
+    """One finished request.
 
-    route: its path in the table of routes. operation: what it generates. asked: the model as the request called it.
-    headers: of the request. began, submitted, ended: nanoseconds since 1970; submitted: when the engine had it.
-    answers: those that ended. error: what it failed of, "cancelled" if the client left, else "". status: of the reply.
+    route: its path in the table of routes. operation: what it generates. asked: the request's name of the model.
+    headers: of the request. began, submitted, ended: nanoseconds since 1970; submitted: when the engine got the
+    request. answers: those that ended. error: the reason of a failure, "cancelled" if the client disconnected,
+    otherwise "". status: of the reply.
     """
 
     id: str
@@ -63,8 +64,8 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One request that reached no model. route: as in the table, or "" for a path that is not served (there is
-    no end of those). began, ended: nanoseconds since 1970. status, code: of the reply."""
+    """One request that did not reach a model. route: as in the table, or "" for a path that is not served (their number
+    is unlimited). began, ended: nanoseconds since 1970. status, code: of the reply."""
 
     id: str
     method: str
@@ -77,7 +78,7 @@ class Refusal:
 
 
 class Telemetry:
-    """One server's spans, on their way to a collector."""
+    """The export of one server's spans to a collector."""
 
     def __init__(self, provider: TracerProvider) -> None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -103,8 +104,8 @@ class Telemetry:
         span.end(story.ended)
 
     def refused(self, refusal: Refusal) -> None:
-        """A request has ended before it reached a model. As the conventions for HTTP have it, what the caller did
-        wrong is no failure of this span."""
+        """A request has ended before it reached a model. According to the conventions for HTTP, an error of the caller
+        is not a failure of this span."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         said: dict[str, Any] = {
@@ -128,7 +129,7 @@ class Telemetry:
             start = end
 
     def close(self) -> None:
-        """Send what is left. May take seconds where the collector is not there."""
+        """Send the remaining spans. May take seconds if the collector does not respond."""
         self._provider.shutdown()
 
 
@@ -161,14 +162,14 @@ def _attributes(story: Story) -> dict[str, Any]:
 
 
 def wanted(config: TelemetryConfig, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the config or the environment names a collector."""
+    """Whether the config or the environment sets a collector."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     return config.endpoint is not None or any(environment.get(name) for name in ENDPOINTS)
 
 
 def make_telemetry(config: TelemetryConfig) -> Telemetry:
-    """To the collector that is named, over HTTP. Raises ConfigError, also where the extra is not installed."""
+    """Telemetry to the configured collector, over HTTP. Raises ConfigError, also if the extra is not installed."""
     if config.endpoint is not None and not config.endpoint.startswith(("http://", "https://")):
         raise ConfigError(f"telemetry.endpoint is {config.endpoint!r}; it must begin with http:// or https://")
     try:
@@ -177,13 +178,14 @@ def make_telemetry(config: TelemetryConfig) -> Telemetry:
     except ImportError as error:
         said = f"telemetry needs OpenTelemetry, and {error.name} is not installed"
         raise ConfigError(said, hint=INSTALL) from None
-    # Without an endpoint of ours the exporter reads the environment's, with its headers, timeout and compression.
+    # Without an endpoint in the config, the exporter reads the environment's, with its headers, timeout and
+    # compression.
     endpoint = None if config.endpoint is None else f"{config.endpoint.rstrip('/')}/v1/traces"
     return telemetry_to(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)), config)
 
 
 def telemetry_to(processor: SpanProcessor, config: TelemetryConfig) -> Telemetry:
-    """To any processor of spans. What the environment says of the service's name and of sampling holds."""
+    """Telemetry to any span processor. The service name and the sampling are set by the environment."""
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
     from opentelemetry.sdk.trace import TracerProvider
 
