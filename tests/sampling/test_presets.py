@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cutaway.errors import ParameterError
-from cutaway.sampling import PRESETS, generation_settings, ignored_options, own_options, preset
+from cutaway.sampling import PRESETS, generation_settings, own_options, preset
 
 TABLE = {
     "code": (0.2, 0.9, 40),
@@ -54,12 +54,6 @@ def test_what_the_makers_recommend_holds_where_the_files_say_nothing(tmp_path: P
     assert generation_settings(tmp_path / "x.safetensors", {}) == {"temperature": 0.5}
     (tmp_path / "generation_config.json").write_text("[1", "utf-8")
     assert generation_settings(tmp_path, {}) == {}
-
-
-def test_what_is_not_used_can_be_told() -> None:
-    assert ignored_options({"general.sampling.mirostat": 2, "general.sampling.temp": 1.0}) == (
-        "general.sampling.mirostat",
-    )
 
 
 def test_unknown() -> None:

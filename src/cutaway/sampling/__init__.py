@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cutaway.sampling.constraints.compile import Constraint, compile_constraint, prepare_constraints
+    from cutaway.sampling.constraints.compile import Constraint, compile_constraint
     from cutaway.sampling.constraints.tool_calls import ToolConstraint, tool_constraint
     from cutaway.sampling.logprobs import TokenLogprobs, token_logprobs
     from cutaway.sampling.params import PARAMETERS, STAGES, LogprobsMode, SamplingParams
-    from cutaway.sampling.presets import PRESETS, Preset, generation_settings, ignored_options, own_options, preset
+    from cutaway.sampling.presets import PRESETS, Preset, generation_settings, own_options, preset
     from cutaway.sampling.randomness import draw_seed
     from cutaway.sampling.sampler import Choice, Sampler, draw_together
     from cutaway.sampling.stages.custom_stage import Stage
@@ -40,21 +40,19 @@ __all__ = [
     "draw_seed",
     "draw_together",
     "generation_settings",
-    "ignored_options",
     "own_options",
-    "prepare_constraints",
     "preset",
     "token_logprobs",
     "tool_constraint",
 ]
 
 _MODULES = {
-    "constraints.compile": ("Constraint", "compile_constraint", "prepare_constraints"),
+    "constraints.compile": ("Constraint", "compile_constraint"),
     "constraints.tool_calls": ("ToolConstraint", "tool_constraint"),
     "logprobs": ("TokenLogprobs", "token_logprobs"),
     "stages.custom_stage": ("Stage",),
     "params": ("PARAMETERS", "STAGES", "LogprobsMode", "SamplingParams"),
-    "presets": ("PRESETS", "Preset", "generation_settings", "ignored_options", "own_options", "preset"),
+    "presets": ("PRESETS", "Preset", "generation_settings", "own_options", "preset"),
     "randomness": ("draw_seed",),
     "sampler": ("Choice", "Sampler", "draw_together"),
     "stop": ("StopChecker", "StopKind", "StopReason"),

@@ -75,11 +75,6 @@ def own_options(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def ignored_options(metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sampling keys of GGUF metadata that `own_options` makes no use of, so that a caller can say so."""
-    return tuple(key for key in metadata if key.startswith("general.sampling.") and key not in _GGUF)
-
-
 def preset(
     name: str, own: Mapping[str, Any] | None = None, recommended: Mapping[str, Any] | None = None, /, **options: Any
 ) -> SamplingParams:

@@ -1,4 +1,4 @@
-"""The server: an engine for many people at once, through the APIs that their programs already speak."""
+"""The server: serves models to many clients at once, through the APIs that their programs already use."""
 
 from __future__ import annotations
 

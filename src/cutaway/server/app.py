@@ -1,4 +1,4 @@
-"""The application: its routes, what stands before them, and what lives as long as it does."""
+"""The application: its routes, its middleware, and the objects that live as long as it does."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def create_app(
 ) -> FastAPI:
     """The application for a config. Its models are loaded when it starts (the ASGI lifespan), not here.
 
-    recorder: takes records of the steps and requests of all models; a request's are under its x-request-id.
-    failed: called when a model that was to be there at start is not; `app.state.service.roster.failed` has the reason.
-    Raises ConfigError, ModelNotFoundError.
+    recorder: receives records of the steps and requests of all models; those of a request have its x-request-id.
+    failed: called when a model of the start cannot be loaded; `app.state.service.roster.failed` has the reason. Raises
+    ConfigError, ModelNotFoundError.
     """
     service = make_service(config, log_stream, recorder)
     app = FastAPI(title="cutaway", version=cutaway.__version__, lifespan=_lifespan(service, failed))
@@ -57,7 +57,7 @@ def create_app(
         Gate, keys=service.keys, admin=service.admin, hosts=Hosts(config.server), log=service.log,
         table=RouteTable(ROUTES),
     )  # fmt: skip
-    if config.server.cors_origins:  # around the gate, so that a page can read why it was refused
+    if config.server.cors_origins:  # outside the gate, so that a page can read why it was refused
         app.add_middleware(
             PublicCors, allow_origins=list(config.server.cors_origins), allow_methods=["GET", "POST"],
             allow_headers=["*"], expose_headers=["x-request-id", "retry-after"],
@@ -66,7 +66,7 @@ def create_app(
 
 
 class PublicCors(CORSMiddleware):
-    """What pages of other origins may do: nothing under /x/."""
+    """CORS for pages of other origins, but never under /x/."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and inspects(scope):
@@ -76,7 +76,7 @@ class PublicCors(CORSMiddleware):
 
 
 def make_service(config: Config, log_stream: TextIO | None = None, recorder: Recorder = NULL) -> Service:
-    """What the routes share. Raises ConfigError, ModelNotFoundError."""
+    """The state that the routes share. Raises ConfigError, ModelNotFoundError."""
     log = Log(config.logging, log_stream)
     models, names = served_models(config, recorder)
     roster = Roster(models, names, config, log.info)
@@ -89,7 +89,8 @@ def make_service(config: Config, log_stream: TextIO | None = None, recorder: Rec
 
 
 def _telemetry(config: Config, log: Log) -> Telemetry | None:
-    """Where it is wanted. An environment is set for many programs: what it wants and is not there is only a warning."""
+    """Telemetry, if it is configured. The environment is set for many programs, so a missing dependency of its
+    telemetry is only a warning."""
     if not wanted(config.telemetry):
         return None
     try:
@@ -122,7 +123,7 @@ def _lifespan(service: Service, failed: Callable[[], None] | None) -> Lifespan:
 
 
 async def _load(service: Service, failed: Callable[[], None] | None) -> None:
-    """While the server already answers /health."""
+    """Load the models while the server already answers /health."""
     await service.roster.start()
     if service.roster.failed is not None and failed is not None:
         failed()
@@ -131,7 +132,7 @@ async def _load(service: Service, failed: Callable[[], None] | None) -> None:
 
 
 def _answer_errors(app: FastAPI, log: Log) -> None:
-    """Every error in the API's own shape, also those of the framework."""
+    """Every error in the API's own format, including those of the framework."""
 
     async def ours(request: Request, error: Exception) -> Response:
         return error_reply(request, error, log)

@@ -1,4 +1,4 @@
-"""Running the application: the socket, the signals, the end."""
+"""Runs the application: the socket, the signals, the shutdown."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from cutaway.server.transport.hosts import is_loopback
 from cutaway.trace import NULL, Recorder
 from cutaway.xray.server_state import Announcement, ServerState, ended_now, log_file, process_start
 
-DEAD_PEER_MS = 60_000  # a peer that acknowledges nothing for that long is taken for dead
+DEAD_PEER_MS = 60_000  # a peer that acknowledges nothing for this long counts as dead
 
 
 def serve(config: Config, *, log_stream: TextIO | None = None) -> None:
-    """Serve until a signal. Raises CutawayError where it cannot start: the address, the config, a model."""
+    """Serve until a signal. Raises CutawayError if the server cannot start: the address, the config, a model."""
     listener = open_listener(config.server)
     try:
         server = make_server(config, log_stream)
@@ -50,8 +50,8 @@ def serve(config: Config, *, log_stream: TextIO | None = None) -> None:
 
 @contextlib.contextmanager
 def announced(service: Service, host: str, port: int) -> Iterator[None]:
-    """While it lasts, commands of the same user find this server and its admin token. Where that cannot be, nobody is
-    its admin, and a warning says so."""
+    """Within this block, commands of the same user find this server and its admin token. If the files cannot be
+    written, there is no admin, and a warning says so."""
     state = ServerState(
         os.getpid(), host, port, service.began, cutaway.__version__, process_start(os.getpid()), log_file(),
         tuple(service.roster.models),
@@ -72,7 +72,7 @@ def announced(service: Service, host: str, port: int) -> Iterator[None]:
 
 
 class DrainingServer(uvicorn.Server):
-    """On a signal: nobody is let in any more, who is in has the grace time."""
+    """On a signal: admit no more requests, and give running ones the grace period."""
 
     @property
     def service(self) -> Service:
@@ -86,7 +86,7 @@ class DrainingServer(uvicorn.Server):
 
 
 def make_server(config: Config, log_stream: TextIO | None = None, recorder: Recorder = NULL) -> DrainingServer:
-    """Not yet running. Raises ConfigError, ModelNotFoundError."""
+    """The server, not yet running. Raises ConfigError, ModelNotFoundError."""
 
     def stop() -> None:
         server.should_exit = True
@@ -111,7 +111,7 @@ def make_server(config: Config, log_stream: TextIO | None = None, recorder: Reco
 
 
 def open_listener(config: ServerConfig) -> socket.socket:
-    """A listening socket. Its connections notice a peer that is gone without a word. Raises ConfigError."""
+    """A listening socket whose connections notice a peer that disappeared silently. Raises ConfigError."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -138,7 +138,7 @@ def open_listener(config: ServerConfig) -> socket.socket:
 
 @contextlib.contextmanager
 def _signals_end_here() -> Iterator[None]:
-    """uvicorn raises a signal again when it has stopped; by then there is nothing left to interrupt."""
+    """uvicorn raises the signal again after it has stopped, when nothing is left to interrupt."""
     before = {s: signal.signal(s, lambda *_: None) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

@@ -1,4 +1,4 @@
-"""What every request goes through first: an id, a caller, and errors in the shape of the API that was asked."""
+"""The first steps of every request: an id, a caller, and errors in the format of its API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
 
 
 class Gate:
-    """Pure ASGI: nothing is between a route and its socket."""
+    """Pure ASGI: nothing stands between a route and its socket."""
 
     def __init__(
         self, app: ASGIApp, *, keys: Keys, admin: AdminToken, hosts: Hosts, log: Log, table: RouteTable
@@ -72,13 +72,13 @@ class Gate:
             await error_reply(request, error, self._log)(scope, receive, send_with_id)
 
     def _locate(self, scope: Scope) -> None:
-        """Note the route that a path is, and the dialect of its errors."""
+        """Note the route of a path, and the dialect of its errors."""
         scope["cutaway.route"] = self._table.find(scope["path"])
         scope["cutaway.dialect"] = self._table.dialect(scope["path"])
 
 
 def error_reply(request: HTTPConnection, error: Exception, log: Log) -> Response:
-    """The reply to a request that failed. A fault of ours is logged with its traceback."""
+    """The reply to a failed request. An internal error is logged with its traceback."""
     if isinstance(error, ClientGoneError):
         return Response(status_code=CLIENT_GONE)
     route: Route | None = request.scope["cutaway.route"]
@@ -94,7 +94,7 @@ def error_reply(request: HTTPConnection, error: Exception, log: Log) -> Response
 
 
 def _trace(request: HTTPConnection, error: ApiError) -> None:
-    """A span for a request that no run has told of."""
+    """A span for a request that has no run to report it."""
     telemetry, scope = service_of(request).telemetry, request.scope
     route: Route | None = scope["cutaway.route"]
     if telemetry is None or "cutaway.told" in scope:

@@ -1,4 +1,4 @@
-"""The table of routes: a new endpoint is its file, and a line here."""
+"""The table of routes. A new endpoint needs its file and a line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all routes of one server share."""
+"""The state that all routes of a server share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Service:
-    """Made once, when the server starts. began: seconds since 1970. admin: who sees everything under /x/."""
+    """Created once, when the server starts. began: seconds since 1970. admin: the key that sees everything under
+    /x/."""
 
     config: Config
     roster: Roster
@@ -43,16 +44,17 @@ class Service:
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """What the config says of sampling."""
+        """The config's sampling parameters."""
         named = {} if self.config.sampling.preset is None else {"preset": self.config.sampling.preset}
         return sampling_settings(self.config) | named
 
     async def in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Templates, tokenizing, grammars: what may take long must not stop the streams of others."""
+        """Run long operations (templates, tokenizing, grammars) in a thread, so that they do not delay other
+        streams."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, lambda: work(*args, **kwargs))
 
     async def body(self, request: Request) -> Body:
-        """Raises ApiError."""
+        """The body as an object. Raises ApiError."""
         server = self.config.server
         return await read_json(
             request, max_bytes=server.max_body, max_depth=server.max_depth, encodings=server.body_encodings
@@ -65,12 +67,12 @@ def service_of(connection: HTTPConnection) -> Service:
 
 
 def request_id(connection: HTTPConnection) -> str:
-    """Of this request: the client's own x-request-id, or one that was made."""
+    """The id of this request: the client's own x-request-id, or a generated one."""
     made: str = connection.scope["cutaway.id"]
     return made
 
 
 def caller(connection: HTTPConnection) -> str:
-    """Who asks: a hash of its key, or its address."""
+    """The caller: a hash of its key, or its address."""
     name: str = connection.scope["cutaway.caller"]
     return name

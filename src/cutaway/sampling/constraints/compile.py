@@ -103,26 +103,20 @@ class Matcher:
             )  # fmt: skip
 
 
-def prepare_constraints(tokenizer: Tokenizer) -> None:
-    """Build what every constraint of a model needs (once; 0.5 to 2 s for 150,000 to 260,000 tokens).
-
-    llguidance holds the interpreter lock meanwhile, in two parts of equal length; a server leaves it to the first
-    request that needs it.
-    """
-    _vocabulary_of(tokenizer)
-
-
 def compile_constraint(
     kind: ConstraintKind, source: Any, tokenizer: Tokenizer, *, name: str | None = None
 ) -> Constraint:
-    """The constraint, from the cache if the same was asked for lately (128 per tokenizer, least recently used go).
+    """The constraint. The 128 most recently used ones of a tokenizer are cached.
 
     kind, source: "json_object": True; "json_schema": a schema as mapping, bool or JSON text; "regex": a regular
     expression (Rust's syntax, no look-around) for the whole output; "choice": texts, one of which is the whole output;
-    "grammar": Lark as llguidance takes it, or GBNF. name: what errors call it; None: the kind.
-    Call it from a thread of yours before you submit the request (milliseconds after `prepare_constraints`): in a
-    coroutine, `await asyncio.to_thread(compile_constraint, *params.constraint, tokenizer)`.
-    Raises ParameterError, with what cannot be enforced and where.
+    "grammar": Lark in llguidance's dialect, or GBNF. name: its name in errors; None: the kind.
+
+    Call it in a thread before submitting the request. It takes milliseconds, but 0.5 to 2 s for the first constraint
+    of a model, for 150,000 to 260,000 tokens, during which llguidance holds the interpreter lock. In a coroutine use
+    `await asyncio.to_thread(compile_constraint, *params.constraint, tokenizer)`.
+
+    Raises ParameterError, which says what cannot be enforced and where.
     """
     return _vocabulary_of(tokenizer).compiled(kind, source, name or kind)
 

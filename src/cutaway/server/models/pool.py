@@ -21,7 +21,7 @@ from cutaway.planner import readable_bytes
 from cutaway.registry import resolve
 from cutaway.server.models.aliases import Names, check_pin
 from cutaway.server.models.served_model import Served, describe, look, open_engine, with_defaults
-from cutaway.server.transport.errors import ApiError, as_api_error
+from cutaway.server.transport.errors import ApiError
 from cutaway.trace import NULL, Recorder
 
 Tell = Callable[..., None]
@@ -254,8 +254,3 @@ def _own_name(model: ModelConfig) -> str:
     if found.manifest is not None:
         return found.manifest.name
     return Path(found.path).stem if Path(found.path).is_file() else Path(found.path).name
-
-
-def load_error(error: Exception) -> ApiError:
-    """The reply for a server that cannot answer at all."""
-    return as_api_error(error)

@@ -1,4 +1,4 @@
-"""Who may come in: how many at once, how many wait, how many a minute. What is refused is told the numbers."""
+"""Admission of requests: limits on running answers, on waiting answers and on the rate. A refusal gives the numbers."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ class Admission:
     def __init__(self, limits: LimitsConfig) -> None:
         self.limits = limits
         self.refused: Counter[str] = Counter()  # by reason
-        self._answers: Counter[str] = Counter()  # model -> in flight
-        self._callers: Counter[str] = Counter()  # caller -> requests in flight
-        self._recent: dict[str, deque[float]] = {}  # caller -> when its last requests came
+        self._answers: Counter[str] = Counter()  # model -> answers in progress
+        self._callers: Counter[str] = Counter()  # caller -> requests in progress
+        self._recent: dict[str, deque[float]] = {}  # caller -> times of its latest requests
         self._seconds = 1.0  # of a request, decayed mean
         self._draining = False
 
     @property
     def in_flight(self) -> int:
-        """Answers of all models."""
+        """The answers of all models."""
         return self._answers.total()
 
     def drain(self) -> None:
-        """Let nobody in any more."""
+        """Admit no more requests."""
         self._draining = True
 
     @contextmanager
     def enter(self, caller: str, model: str, answers: int, at_once: int) -> Iterator[None]:
-        """A place for a request, until the block ends. at_once: answers that the model runs together.
+        """A place for a request until the end of the block. at_once: the number of answers that the model computes
+        together.
 
-        Raises ApiError: 429 for what the caller did too much of, 503 for what the server has too much of.
+        Raises ApiError: 429 if the caller exceeds its limits, 503 if the server is at its limit.
         """
         self._check_server(model, answers, at_once)
         self._check_caller(caller)
@@ -93,7 +94,7 @@ class Admission:
             self._forget(now)
 
     def _forget(self, now: float) -> None:
-        """Callers that were not here for a minute, when there are many."""
+        """Forget callers that sent nothing for a minute, if there are many."""
         if len(self._recent) > 10_000:
             self._recent = {c: times for c, times in self._recent.items() if times and times[-1] > now - MINUTE}
 

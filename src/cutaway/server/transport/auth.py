@@ -1,7 +1,7 @@
-"""API keys: from the config, a file or the environment; compared in constant time, never logged.
+"""API keys from the config, a file or the environment. They are compared in constant time and never logged.
 
-A caller is named by a hash of its key, not by the key's place in a list, which changes when keys come and go: a log
-then tells the same caller by the same name for as long as its key is valid.
+A caller is named by a hash of its key. The key's place in a list would change when keys are added or removed; with the
+hash a log names the same caller in the same way as long as its key is valid.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from cutaway.errors import ConfigError
 from cutaway.server.transport.errors import ApiError
 
 VARIABLE = "CUTAWAY_API_KEYS"
-NAMED = 6  # bytes of the hash that name a caller
+NAMED = 6  # bytes of the hash that names a caller
 OPEN_PATHS = frozenset({"/health", "/version"})
 
 
 class Keys:
-    """Which callers may come in. Without keys everybody may, and a caller is its address."""
+    """The callers that are admitted. Without keys every caller is, and a caller is an address."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         self._digests = list(dict.fromkeys(map(_digest, keys)))
@@ -34,12 +34,12 @@ class Keys:
         return bool(self._digests)
 
     def caller(self, connection: HTTPConnection) -> str:
-        """A name for who asks: a hash of its key, or its address. Raises ApiError: 401."""
+        """The name of the caller: a hash of its key, or its address. Raises ApiError: 401."""
         if not self._digests:
             return connection.client.host if connection.client else "local"
         given = given_key(connection)
         digest, found = _digest(given), False
-        for known in self._digests:  # all of them, however early one fits
+        for known in self._digests:  # always all of them, even if an early one matches
             found |= hmac.compare_digest(digest, known)
         if not found:
             what = "this API key is not known" if given else "an API key is needed: Authorization: Bearer KEY"
@@ -48,13 +48,14 @@ class Keys:
 
 
 class AdminToken:
-    """A key for /x/ only, made anew at each start. value: what `launch` writes where this user alone can read it."""
+    """A key for /x/ only, which is new at each start. value: `launch` writes it to a file that only this user can
+    read."""
 
     def __init__(self) -> None:
         self.value = secrets.token_urlsafe(32)
 
     def fits(self, given: str) -> bool:
-        """Takes as long whatever is given."""
+        """Takes the same time for every value."""
         return hmac.compare_digest(_digest(given), _digest(self.value))
 
 
@@ -63,14 +64,14 @@ def _digest(key: str) -> bytes:
 
 
 def given_key(connection: HTTPConnection) -> str:
-    """OpenAI's header, or Anthropic's."""
+    """The key in OpenAI's or Anthropic's header."""
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else connection.headers.get("x-api-key", "")
 
 
 def read_keys(config: ServerConfig) -> Keys:
-    """The keys of the config and, unless the command line gave some, of its file and the environment. Whoever names a
-    place where keys should be, and has none there, does not want an open server. Raises ConfigError."""
+    """The keys of the config and, unless the command line has some, of its file and the environment. A configured
+    source without keys is an error, because an open server is not intended then. Raises ConfigError."""
     if config.only_api_keys:
         return Keys(_checked(config.api_keys, "--api-key"))
     keys = _checked(config.api_keys, "server.api_keys")
@@ -92,7 +93,7 @@ def read_keys(config: ServerConfig) -> Keys:
 
 
 def _checked(keys: Iterable[str], where: str) -> list[str]:
-    """Keys that a header can carry as they are. The errors do not say the key."""
+    """Check that a header can carry the keys unchanged. The errors do not contain the key."""
     found = list(keys)
     for number, key in enumerate(found, 1):
         if not key.isascii() or not key.isprintable() or " " in key:

@@ -1,4 +1,5 @@
-"""A request's body: bounded, JSON in UTF-8 as RFC 8259 says, or in what else the config takes."""
+"""The body of a request: bounded, JSON in UTF-8 according to RFC 8259, or in another encoding that the config accepts.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ from starlette.requests import Request
 from cutaway.server.transport.body_encodings import decode_chinese, is_taken, looks_like
 from cutaway.server.transport.errors import ApiError, bad_request
 
-BODY_SECONDS = 60.0  # until a body is there; whoever sends more slowly holds a connection for nothing
+BODY_SECONDS = 60.0  # for a complete body; a slower client would hold a connection for nothing
 _CHARSET = re.compile(r"charset\s*=\s*\"?([\w-]+)", re.ASCII | re.IGNORECASE)
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # an escape of one, or of half a one
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # an escape of one surrogate, or a part of a pair
 _HALF = re.compile("[\ud800-\udfff]")
 
 
 class Body(dict[str, Any]):
-    """The object of a request. warnings: how it had to be read. twice: keys that stood in one object more than once."""
+    """The object of a request. warnings: about how it was read. twice: keys that appeared more than once in one
+    object."""
 
     def __init__(self, value: dict[str, Any], warnings: Sequence[str] = (), twice: Sequence[str] = ()) -> None:
         super().__init__(value)
@@ -30,7 +32,7 @@ class Body(dict[str, Any]):
 
 
 async def read_json(request: Request, *, max_bytes: int, max_depth: int, encodings: Sequence[str] = ()) -> Body:
-    """The body as an object; every route's body is read here. encodings: other ones than UTF-8 that are taken.
+    """The body as an object. The body of every route is read here. encodings: accepted encodings other than UTF-8.
 
     Raises ApiError: 400, 408, 413.
     """
@@ -40,7 +42,7 @@ async def read_json(request: Request, *, max_bytes: int, max_depth: int, encodin
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """All bytes, as far as they are allowed."""
+    """All bytes, up to the limit."""
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > max_bytes:
         raise _too_large(max_bytes)
@@ -89,7 +91,7 @@ def parse_json(body: bytes, max_depth: int, encodings: Sequence[str] = (), named
 
 
 def _text(body: bytes, encodings: Sequence[str], named: str) -> tuple[str, list[str]]:
-    """The body as text, and what to know of how it was read. Raises ApiError."""
+    """The body as text, and warnings about how it was read. Raises ApiError."""
     try:
         if is_taken(named, encodings):
             body.decode("ascii")
@@ -106,7 +108,7 @@ def _text(body: bytes, encodings: Sequence[str], named: str) -> tuple[str, list[
 
 
 def _check_strings(value: dict[str, Any]) -> None:
-    """That no key and no string contains half a surrogate pair, which is not valid text. Raises ApiError."""
+    """Check that no key and no string contains half a surrogate pair, which is not valid text. Raises ApiError."""
     level: list[tuple[str, Any]] = [("", value)]
     while level:
         inner: list[tuple[str, Any]] = []
@@ -129,7 +131,7 @@ def _check_strings(value: dict[str, Any]) -> None:
 
 
 def check_depth(value: Any, most: int) -> None:
-    """Level by level, so that no depth can exhaust the stack. Raises ApiError."""
+    """Check the depth level by level, so that no depth can exhaust the stack. Raises ApiError."""
     level, depth = [value], 0
     while level:
         depth += 1

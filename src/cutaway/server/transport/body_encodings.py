@@ -1,4 +1,4 @@
-"""Bodies that are not UTF-8: what they look like, and those of older Chinese programs as text."""
+"""Bodies that are not UTF-8: a guess of their encoding, and decoding of older Chinese encodings."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ _ALIASES = {"gbk": "gb18030", "gb2312": "gb18030", "cp936": "gb18030", "big5-hks
 
 
 def is_taken(named: str, encodings: Sequence[str]) -> bool:
-    """Whether a request names one of `encodings` as its own. Then it is not asked whether the bytes are UTF-8, too:
-    two characters of GB 18030 may well be that."""
+    """Whether a request names one of `encodings`. The bytes are then not tried as UTF-8 first, because two characters
+    of GB 18030 may also be valid UTF-8."""
     return _ALIASES.get(named, named) in encodings
 
 
 def decode_chinese(body: bytes, encodings: Sequence[str], named: str = "") -> tuple[str, str] | None:
-    """The text and the encoding's name, if it can be read in one of `encodings` ("gb18030", "big5").
+    """The text and the name of its encoding, if it can be decoded with one of `encodings` ("gb18030", "big5").
 
-    named: the one that the request names, if it does; else the one in which more of the text is common characters, the
-    earlier where both are equal. Nearly every pair of bytes is a character in both, so there is nothing safer.
+    named: the encoding that the request names, if any; otherwise the one in which more of the text is common characters
+    is used, or the first of two that are equal. Nearly every pair of bytes is a character in both, so there is no safer
+    criterion.
     """
     named = _ALIASES.get(named, named)
     readings = []
@@ -35,21 +36,21 @@ def decode_chinese(body: bytes, encodings: Sequence[str], named: str = "") -> tu
 
 
 def _usual_share(text: str, encoding: str) -> float:
-    """Which share of the characters beyond ASCII is in the part of the standard that holds the common ones."""
+    """The share of non-ASCII characters that belong to the standard's block of common characters."""
     wide = [character.encode("big5hkscs" if encoding == "big5" else encoding) for character in text if character > "~"]
     return sum(map(_IS_USUAL[encoding], wide)) / max(1, len(wide))
 
 
 _IS_USUAL: dict[str, Callable[[bytes], bool]] = {
-    # GB 2312: signs in rows 1 to 9, common characters in rows 16 to 55.
+    # GB 2312: symbols in rows 1 to 9, common characters in rows 16 to 55.
     "gb18030": lambda c: len(c) == 2 and c[1] >= 0xA1 and (0xA1 <= c[0] <= 0xA9 or 0xB0 <= c[0] <= 0xD7),
-    # Big5: signs from A140 on, common characters from A440 to C67E.
+    # Big5: symbols from A140 on, common characters from A440 to C67E.
     "big5": lambda c: len(c) == 2 and 0xA1 <= c[0] <= 0xC6,
 }
 
 
 def looks_like(body: bytes) -> str:
-    """What the bytes seem to be."""
+    """The probable encoding of the bytes, as text for people."""
     if body.startswith(b"\x1f\x8b"):
         return "it looks like gzip, and is not unpacked here"
     for mark, name in (

@@ -1,5 +1,6 @@
-"""One HTTP connection, beyond what uvicorn does: heads that are bounded in time and size, errors in the API's shape,
-uploads that nobody reads, clients that have sent all and still listen."""
+"""An HTTP connection, with additions to uvicorn: limits on the size and time of heads, errors in the API's format,
+uploads that are not read, and clients that shut down their writing side but still read.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +16,25 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cutaway.server.transport.errors import ApiError
 
-HEAD_SECONDS = 30.0  # until the head of a request is there; whoever sends more slowly holds a connection for nothing
+HEAD_SECONDS = 30.0  # for a complete head; a slower client would hold a connection for nothing
 MOST_HEAD = 16 * 1024  # bytes of a head
 MOST_LINE = 8 * 1024  # bytes of its first line
-LINGER_SECONDS = 1.0  # of silence, for what a client still sends when it was answered; else a reset would take the
-# answer away. At most ten times that in all.
+LINGER_SECONDS = 1.0  # for data that a client still sends after the answer; a reset
+# would destroy the answer. At most ten times that in total.
 LINGER_BYTES = 2**20
-PROBE_SECONDS = 5.0  # between questions whether a client that has shut down its writing side still listens
-LOOK_SECONDS = 0.02  # at most, between looks whether the question has come back (a near one does in a millisecond)
+PROBE_SECONDS = 5.0  # between tests whether a client with a closed writing side still reads
+LOOK_SECONDS = 0.02  # maximum time between checks for the result (a nearby client answers within 1 ms)
 _END = re.compile(rb"\r?\n\r?\n")  # of a head, as h11 reads it
 
 
 class Connection(H11Protocol):
-    """A connection of the server's."""
+    """A connection of the server."""
 
     _late: asyncio.TimerHandle | None = None
     _closing: asyncio.TimerHandle | None = None
     _listening: asyncio.Task[None] | None = None
-    _refused = False  # answered before any request was read: whatever comes is dropped
-    _unread = 0  # bytes that came after the answer
+    _refused = False  # answered before a request was read; incoming data is dropped
+    _unread = 0  # bytes received after the answer
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
@@ -51,7 +52,7 @@ class Connection(H11Protocol):
         self._wait_for_head()
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The client sends no more. Returns whether the connection stays open for the answer that it waits for."""
+        """The client sends no more. Returns whether the connection stays open for the answer."""
         if self._listening is not None:
             return True
         if not self._busy or self.cycle.more_body or self.scope["http_version"] == "1.0":
@@ -74,7 +75,7 @@ class Connection(H11Protocol):
             self._linger()
 
     def send_400_response(self, msg: str) -> None:
-        """What h11 could not read; its exception is being handled."""
+        """Reply to data that h11 could not parse; its exception is being handled."""
         error = sys.exc_info()[1]
         if isinstance(error, h11.RemoteProtocolError) and error.error_status_hint == 431:
             self._refuse(_head_too_long(self._head))
@@ -89,7 +90,7 @@ class Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _too_long(self, data: bytes) -> bool:
-        """Whether the head is longer than allowed; then the client is told."""
+        """Whether the head exceeds the limits; if so, the client gets an error."""
         if self._busy or self.conn.their_state is not h11.IDLE:
             self._head.clear()
             return False
@@ -104,7 +105,7 @@ class Connection(H11Protocol):
         return False
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer what is no request, and close."""
+        """Reply to data that is not a request, and close."""
         self._refused = True
         self._stop_waiting()
         body = json.dumps(error.body()).encode()
@@ -133,7 +134,7 @@ class Connection(H11Protocol):
 
     # --- uploads that nobody reads ----------------------------------------------------------------------------------
     def _drops(self, size: int) -> bool:
-        """Whether what came belongs to a request that is answered. Too much of it closes the connection."""
+        """Whether received data belongs to a request that has been answered. Too much of it closes the connection."""
         if self._closing is None:
             return self._refused
         self._unread += size
@@ -142,7 +143,7 @@ class Connection(H11Protocol):
         return self._refused or self.transport.is_closing()
 
     def _linger(self) -> None:
-        """Close soon, unless the rest of the body comes before."""
+        """Close soon, unless the rest of the body arrives first."""
         if self._closing is None:
             self._unread = 0
             self._closing = self.loop.call_later(LINGER_SECONDS, self._end_lingering, 1, 0)
@@ -156,9 +157,9 @@ class Connection(H11Protocol):
 
     # --- clients that have sent all ---------------------------------------------------------------------------------
     async def _ask_whether_it_listens(self) -> None:
-        """A client that has left looks like one that has only shut down its writing side, until something is sent to
-        it: then the system of one that has left resets the connection. Interim responses may come at any time before
-        the answer (RFC 9110, 15.2), comments at any time within a stream."""
+        """A client that has disconnected looks like one that has only shut down its writing side, until data is sent to
+        it: then the system of a disconnected client resets the connection. Interim responses are allowed at any time
+        before the answer (RFC 9110, 15.2), comments at any time within a stream."""
         connection = self.transport.get_extra_info("socket")
         while self._busy and not self.transport.is_closing():
             self._probe()
@@ -183,7 +184,7 @@ _PHRASES = {400: "Bad Request", 414: "URI Too Long", 431: "Request Header Fields
 
 
 def _line(head: bytes | bytearray) -> int:
-    """The length of its first line, as far as it is there."""
+    """The length of the first line, as far as it has been received."""
     end = head.find(b"\n")
     return end if end >= 0 else len(head)
 

@@ -1,4 +1,4 @@
-"""How an API writes what every route has: the events of a stream, its end, and errors."""
+"""The formats of an API that every route needs: the events of a stream, its end, and errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One API's way.
+    """The format of one API.
 
-    event: an event of a stream as bytes. error: the body of a request that failed, with the request's id. error_event:
-    the same within a stream, which then ends. done: the last bytes of a stream. keep_alive: what breaks a long silence,
-    if the format has room for it. resumable: whether events can carry ids. namespace: how unknown paths begin whose
-    errors have this shape, too.
+    event: an event of a stream as bytes. error: the body of a failed request, with the request's id. error_event: the
+    same within a stream, which then ends. done: the last bytes of a stream. keep_alive: what is sent during a long
+    pause, if the format allows it. resumable: whether events can have ids. namespace: the prefix of unknown paths whose
+    errors also have this format.
     """
 
     event: Callable[[Event], bytes]

@@ -1,4 +1,4 @@
-"""What goes wrong with a request, as the APIs' clients expect to hear it."""
+"""Errors of requests, in the terms of the APIs' clients."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cutaway.sampling import SamplingParams
 
 
 class ApiError(Exception):
-    """An answer that is an error.
+    """An error reply.
 
-    status: of HTTP. type, code: OpenAI's words where it has one. param: the field that is to blame.
-    retry_after: seconds after which it is worth while to ask again.
+    status: of HTTP. type, code: OpenAI's names if it has one. param: the field that caused the error. retry_after:
+    seconds after which a retry makes sense.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class ApiError(Exception):
         self.headers = dict(headers or {}) | ({} if retry_after is None else {"retry-after": str(retry_after)})
 
     def body(self) -> dict[str, Any]:
-        """OpenAI's shape."""
+        """The error in OpenAI's format."""
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
 
     def anthropic_body(self, request_id: str) -> dict[str, Any]:
-        """Anthropic's shape."""
+        """The error in Anthropic's format."""
         kind = _ANTHROPIC.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
         return {"type": "error", "error": {"type": kind, "message": self.message}, "request_id": request_id}
 
@@ -66,9 +66,9 @@ def bad_request(message: str, param: str | None = None, code: str | None = None)
 
 
 def as_api_error(error: Exception, names: Mapping[str, str] | None = None) -> ApiError:
-    """Any exception as an answer. names: how the request called our parameters, where it called them otherwise.
+    """Any exception as an error reply. names: the request's names of sampling parameters, where they differ.
 
-    What input can cause is a 400 with the error's own words; a fault of the engine's or of ours is a 500.
+    An error that input can cause is a 400 with its own message; a failure of the engine or a bug is a 500.
     """
     if isinstance(error, ApiError):
         return error
@@ -86,7 +86,7 @@ def as_api_error(error: Exception, names: Mapping[str, str] | None = None) -> Ap
     return ApiError(500, f"{type(error).__name__}: {error} (a fault of cutaway's)", code="internal_error")
 
 
-_FIELD = re.compile(r"[a-z][a-z0-9_]*")  # of a parameter: our errors begin with its name
+_FIELD = re.compile(r"[a-z][a-z0-9_]*")  # of a parameter; error messages begin with its name
 _PARAMETERS = frozenset(f.name for f in dataclasses.fields(SamplingParams)) | {"prompt", "tools"}
 _PARAMS = {
     "context_length_exceeded": "messages", "messages_invalid": "messages", "template_refused": "messages",

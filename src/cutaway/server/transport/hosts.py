@@ -1,10 +1,10 @@
-"""Which names this server answers to, and whose pages may use it.
+"""Checks the names under which the server is addressed, and which web pages may use it.
 
-A browser lets any page send requests to any address, also to this machine. Such a request has an Origin, and one whose
-body is not JSON is sent without a preflight; so a foreign Origin is refused, whether there was a preflight or not. A
-page that makes its own name point to this machine (DNS rebinding) has no foreign Origin, but a foreign Host; a server
-on a loopback address therefore answers to loopback names only. Names are compared as RFC 9110 and RFC 3986 define:
-case, port and a trailing dot make no difference.
+A browser lets any page send requests to any address, including this machine. Such a request has an Origin, and one
+whose body is not JSON is sent without a preflight; therefore a foreign Origin is refused, with or without a preflight.
+A page that makes its own name point to this machine (DNS rebinding) has no foreign Origin but a foreign Host; therefore
+a server on a loopback address accepts only loopback names. Names are compared according to RFC 9110 and RFC 3986: case,
+port and a trailing dot make no difference.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Hosts:
-    """Checks each request's Host and Origin. guarded: whether not every Host may be named."""
+    """Checks the Host and Origin of each request. guarded: whether the accepted hosts are limited."""
 
     def __init__(self, config: ServerConfig) -> None:
         allowed = {name.lower().strip("[]").rstrip(".") for name in config.allowed_hosts}
@@ -45,19 +45,21 @@ class Hosts:
         self._origins = frozenset(config.cors_origins)
 
     def check(self, scope: Scope, *, private: bool = False) -> None:
-        """Bring an absolute target into the usual form, and raise ApiError: 400, 403, 415 for what is not allowed.
+        """Convert an absolute target to the usual form, and raise ApiError (400, 403, 415) if the request is not
+        allowed.
 
-        private: pages of other origins never, a Host always, by a name only if it is known; bodies are JSON only.
+        private: web pages of other origins are never allowed, a Host is always required and must be known if it is a
+        name, and bodies must be JSON.
         """
         headers = Headers(scope=scope)
         named = headers.getlist("host")
         target: bytes = scope.get("raw_path") or b""
         if _SCHEME.match(target):
-            named = [_relative(scope)]  # which counts, and not the header
+            named = [_relative(scope)]  # which takes precedence over the header
         if private and len(named) != 1:
             raise ApiError(400, "one Host must be named", code="host_not_allowed")
         for host in named if self.guarded or private else ():
-            if self.guarded or not _is_address(host):  # no page can make an address its own
+            if self.guarded or not _is_address(host):  # a page cannot make an address its own
                 self._check_host(host)
         origin = headers.get("origin")
         if origin is not None:
@@ -110,7 +112,7 @@ def inspects(scope: Scope) -> bool:
 
 
 def _parsed(authority: str) -> tuple[str | None, str]:
-    """Host and port of `host:port`, the host in the one form that is compared; None if it is none."""
+    """Host and port of `host:port`, with the host in the form that is compared; None if it is not valid."""
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
         return None, ""
@@ -118,7 +120,7 @@ def _parsed(authority: str) -> tuple[str | None, str]:
 
 
 def _relative(scope: Scope) -> str:
-    """The authority of an absolute target (RFC 9112, 3.2.2), which is taken out of the scope's path."""
+    """The authority of an absolute target (RFC 9112, 3.2.2), which is removed from the scope's path."""
     raw: bytes = scope["raw_path"]
     authority, slash, rest = raw.partition(b"://")[2].partition(b"/")
     scope["raw_path"] = slash + rest or b"/"

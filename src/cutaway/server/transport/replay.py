@@ -1,4 +1,4 @@
-"""Streams that outlive their reader for a while, so that it can come back and go on where it was (`Last-Event-ID`)."""
+"""Keeps streams for some time after their client has disconnected, so that it can resume them (`Last-Event-ID`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cutaway.server.transport.sse import closed
 
 
 class Tape:
-    """The events of one stream, kept while it runs and for a grace time after."""
+    """The events of one stream, kept while it runs and for a grace period afterwards."""
 
     def __init__(self, id: str, events: AsyncIterator[bytes]) -> None:
         self.id = id
@@ -35,7 +35,7 @@ class Tape:
             self._grown.notify_all()
 
     async def read(self, at: int) -> AsyncIterator[bytes]:
-        """The events from number `at` on, as they come."""
+        """The events from number `at` on, as they arrive."""
         self.readers += 1
         try:
             while True:
@@ -57,15 +57,15 @@ class Tape:
 
 
 class Tapes:
-    """All tapes of a server. seconds: how long one is kept without a reader; 0: there are none."""
+    """All tapes of a server. seconds: how long a tape is kept without a reader; 0: none are kept."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._tapes: dict[tuple[str, str], Tape] = {}  # by caller and id: nobody meets the ids of another
+        self._tapes: dict[tuple[str, str], Tape] = {}  # by caller and id, so that callers cannot find the ids of others
         self._removals: set[asyncio.Task[None]] = set()
 
     def record(self, id: str, caller: str, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The same events, recorded; reading may stop and begin again."""
+        """The same events, recorded; reading may stop and start again."""
         if not self.seconds:
             return events
         while (caller, id) in self._tapes:  # clients may choose the ids of their requests
@@ -74,8 +74,8 @@ class Tapes:
         return self._watched(caller, tape, 0)
 
     def resume(self, last: str, caller: str) -> AsyncIterator[bytes]:
-        """What came after the event with the id `last`. Raises ApiError: 404 for a stream that is not there (any more),
-        or is another caller's."""
+        """The events after the one with the id `last`. Raises ApiError: 404 for a stream that does not exist (any more)
+        or belongs to another caller."""
         id, _, number = last.rpartition(":")
         tape = self._tapes.get((caller, id))
         at = int(number) + 1 if number.isdecimal() and len(number) < 10 else 0
@@ -103,7 +103,7 @@ class Tapes:
         await tape.stop()
 
     async def close(self) -> None:
-        """Stop everything."""
+        """Stop all streams."""
         for task in list(self._removals):
             task.cancel()
         for (caller, _), tape in list(self._tapes.items()):

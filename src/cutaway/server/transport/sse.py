@@ -1,4 +1,4 @@
-"""Server-sent events: how they are written, and a response that notices when nobody reads any more."""
+"""Server-sent events: their format, and a response that notices when its client has disconnected."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from starlette.types import Receive, Scope, Send
 T = TypeVar("T")
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
-CLIENT_GONE = 499  # a status nobody reads; it stands in logs and spans
+CLIENT_GONE = 499  # a status that is never sent; it appears in logs and spans
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class ClientGoneError(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has disconnected before the answer."""
 
 
 def to_json(value: Any) -> bytes:
-    """UTF-8; half a surrogate pair, which JSON can say and UTF-8 cannot, stays an escape."""
+    """UTF-8. Half a surrogate pair, which JSON can express and UTF-8 cannot, stays an escape."""
     try:
         return _ENCODER.encode(value).encode()
     except UnicodeEncodeError:
@@ -38,14 +38,14 @@ def sse(value: Any, event: str | None = None) -> bytes:
 
 
 class EventStream(Response):
-    """Sends events as they come.
+    """Sends events as they arrive.
 
-    Under ASGI 2.4 and later a server tells of a client that left only when something is written; a silent prefill
-    would go on for nobody. So a second task waits for the disconnect. When the stream ends, for whatever reason, the
-    iterator is closed, and what it holds is given back there.
+    Since ASGI 2.4 a server reports a disconnected client only when something is written, so a silent prefill would
+    continue for nothing. A second task therefore waits for the disconnect. When the stream ends for any reason, the
+    iterator is closed and releases what it holds.
 
-    keep_alive: seconds of silence, and what is sent after them. send_timeout: seconds that the reader may take
-    nothing. farewell: the last event if the server must end the stream.
+    keep_alive: seconds of silence, and what is sent after them. send_timeout: seconds within which the client must
+    read. farewell: the last event if the server must end the stream.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class EventStream(Response):
             await asyncio.wait({writer, *watchers}, return_when=asyncio.FIRST_COMPLETED)
             if writer.done():
                 writer.result()
-        except asyncio.CancelledError:  # the server's grace is over
+        except asyncio.CancelledError:  # the server's grace period is over
             await _cancelled(writer)
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(self.send_timeout):
                     await pen.write(self.farewell, more=False)
             raise
-        finally:  # where the reader took nothing, the connection is cut when this returns
+        finally:  # if the client did not read, the connection is closed when this returns
             for task in (*watchers, writer):
                 await _cancelled(task)
             await closed(self.events)
@@ -90,8 +90,8 @@ class EventStream(Response):
         await pen.write(b"", more=False)
 
     async def _watch(self, pen: _Pen) -> None:
-        """Comments into the silence; returns when the reader takes nothing. One clock for both, looked at seldom: a
-        task or a timer for every event would cost more than the event."""
+        """Send comments during pauses; returns when the client does not read. One clock serves both and is checked
+        rarely, because a task or a timer for every event would cost more than the event."""
         clock = asyncio.get_running_loop().time
         while True:
             due = self.send_timeout if pen.writing else self.keep_alive
@@ -109,7 +109,7 @@ class EventStream(Response):
 
 
 class _Pen:
-    """Writes, one event at a time. since: when the last one began, or ended if `writing` is false."""
+    """Writes one event at a time. since: when the last write began, or ended if `writing` is false."""
 
     def __init__(self, send: Send) -> None:
         self.send = send
@@ -143,9 +143,9 @@ async def closed(events: AsyncIterator[bytes]) -> None:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled when the client goes away. Raises ClientGoneError then.
+    """The result of `work`, which is cancelled when the client disconnects. Raises ClientGoneError in that case.
 
-    The request's body has been read.
+    The request's body must have been read.
     """
     task = asyncio.create_task(work)
     watcher = asyncio.create_task(_gone(request.receive))
