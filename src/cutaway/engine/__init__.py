@@ -1,4 +1,4 @@
-"""The engine: requests, the scheduler that shares steps among them, batches, and the loop that runs them."""
+"""The engine: requests, the scheduler that divides steps among them, batches, and the loop that runs the steps."""
 
 from cutaway.engine.cost import CostModel
 from cutaway.engine.events import Event, Finished, Logprob, Timings, TokenChosen, TokenLogprob, Usage

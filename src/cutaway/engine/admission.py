@@ -1,4 +1,4 @@
-"""What is asked is checked here, in the caller's thread, before the engine accepts it."""
+"""Checks a request in the caller's thread before the engine accepts it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MAX_CHOICES = 128
 class Door:
     """Turns a prompt and its parameters into requests, or refuses them with the numbers.
 
-    vocab: rows of the model's logits. context: tokens that prompt and answer may have together. speculate: draft tokens
-    of answers whose parameters do not say. counts: kept by the requests.
+    vocab: columns of the model's logits. context: tokens of prompt and answer together. speculate: the default for
+    answers whose parameters do not set it. counts: the counters that the requests update.
     """
 
     tokenizer: Tokenizer
@@ -36,8 +36,9 @@ class Door:
         self, prompt: Sequence[int], params: SamplingParams, seed: int | None, key: Hashable, events: Sink,
         name: str | None = None, slide: Shorten | None = None,
     ) -> Iterator[Request]:
-        """One request per choice; they share their prompt's pages through the prefixes. All tell `events`. name:
-        the caller's own id of it, for records. slide: shortens the prompt when the context is full.
+        """One request per choice; they share their prompt's pages through the prefix cache. All send their events to
+        `events`. name: the caller's id of the prompt, for records. slide: shortens the prompt when the context is
+        full.
 
         Raises ParameterError and ContextExceededError.
         """
@@ -55,7 +56,7 @@ class Door:
             ends, names = self.tokenizer.end_ids, self.tokenizer
             sampler = Sampler(params, seed=seed, choice=choice, prompt=tokens, end_ids=ends, tokenizer=names)
             room = self.context - len(tokens)
-            before = tokens if params.constraint is None else None  # what a constraint asks for is shown whole
+            before = tokens if params.constraint is None else None  # the constraint applies to the whole text
             detokenizer = self.tokenizer.detokenizer(shown=params.visible_tokens, after=before)
             stops = StopChecker(params, ends, detokenizer, room=room if slide is None else None)
             request = Request(
@@ -64,14 +65,14 @@ class Door:
             request.warnings.extend(warnings)
             request.shorten = slide
             drafts = params.speculate == "ngram" or (params.speculate is None and self.speculate)
-            if drafts and slide is None:  # where the context slides, drafts could go beyond it
+            if drafts and slide is None:  # with a sliding context, drafts could exceed it
                 request.most = room if params.max_tokens is None else min(room, params.max_tokens)
                 request.speculator = Speculator()
             yield request
 
     def prepare(self, params: SamplingParams) -> tuple[str, ...]:
-        """Do beforehand what may take long: compile the constraint. Returns what of it is not enforced. Raises
-        ParameterError."""
+        """Compile the constraint in advance, since that may take long. Returns warnings about parts that are not
+        enforced. Raises ParameterError."""
         constraint = params.constraint
         return () if constraint is None else compile_constraint(*constraint, self.tokenizer).warnings
 
@@ -87,7 +88,7 @@ class Door:
         room = self.context - len(tokens)
         if room < 0 or (room == 0 and params.max_tokens != 0):
             most = self.context - (params.max_tokens != 0)
-            raise ContextExceededError(  # in the words that clients of OpenAI's and Anthropic's APIs look for
+            raise ContextExceededError(  # the words that clients of OpenAI's and Anthropic's APIs search for
                 f"This model's maximum context length is {self.context} tokens, the answer included; the prompt is too "
                 f"long: {len(tokens)} tokens > {most} maximum",
                 hint="shorten the prompt, or load the model with a larger context",

@@ -1,4 +1,4 @@
-"""A plan as the arrays of one step."""
+"""The arrays of one step, made from a plan."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _UNHELD = array("i", [-1])
 
 
 def build_step(plan: Plan, pages: PageTables) -> Step:
-    """The plan's tokens, positions, page tables and wanted rows; one table row per chunk, in the plan's order."""
-    tokens: list[int] = []  # lists: while one token is decoded, each call into NumPy costs as much as all of these
+    """The plan's tokens, positions, page tables and rows of logits. Each chunk has one table row, in the plan's
+    order."""
+    tokens: list[int] = []  # lists, because for one token each call into NumPy costs as much as all of these
     positions: list[int] = []
     request_of: list[int] = []
     rows: list[int] = []

@@ -1,28 +1,28 @@
-"""What a step costs in time: a line fitted to the steps that were measured.
+"""The predicted duration of a step: a linear model, fitted to the measured steps.
 
-    time = base + token * tokens + pair * (token, context position) pairs
+time = base + token * tokens + pair * (token, context position) pairs
 
-`base` is reading the weights once, `token` the arithmetic of one token, `pair` attention. The scheduler asks in whole
-microseconds. A schedule never changes a token's bits, so an estimate may be wrong without harm to anything but latency.
+`base` is the reading of the weights once, `token` the arithmetic of one token, `pair` attention. Predictions are in
+whole microseconds. A schedule never changes the bits of a token, so a wrong prediction affects only latency.
 """
 
 from __future__ import annotations
 
 from math import isqrt
 
-_TOKENS, _PAIRS = 64.0, 65536.0  # units that bring the three features to about one
-_DECAY = 0.98  # a step's weight halves after 34 more
-_NOTED = 64  # steps at most that are noted before they are learnt from
-_OUTLIER = 8.0  # a step so many times slower than predicted tells of the machine, not of the model
+_TOKENS, _PAIRS = 64.0, 65536.0  # units that scale the three features to about one
+_DECAY = 0.98  # the weight of a step halves after 34 more
+_NOTED = 64  # maximum number of steps between two updates
+_OUTLIER = 8.0  # a step this many times slower than predicted says more about the machine than about the model
 
 
 def pairs(start: int, count: int) -> int:
-    """(token, context position) pairs of `count` tokens that follow `start` others."""
+    """The number of (token, context position) pairs of `count` tokens that follow `start` others."""
     return count * start + count * (count + 1) // 2
 
 
 class CostModel:
-    """Least squares over decayed sums, held to a prior until measurements outweigh it."""
+    """Least squares over decayed sums, with a prior that holds until measurements outweigh it."""
 
     def __init__(self, base_us: float = 10_000.0, token_us: float = 1_000.0, pair_us: float = 0.5) -> None:
         self._coefficients = [base_us, token_us * _TOKENS, pair_us * _PAIRS]
@@ -33,13 +33,13 @@ class CostModel:
 
     @classmethod
     def for_weights(cls, count: int) -> CostModel:
-        """A first guess, for a middling machine: `count` bytes of weights read at 20 GB/s, and at 4 bits each 600
-        billion operations a second. It keeps a large model's very first steps short; after that steps are measured."""
+        """A first guess for an average machine: `count` bytes of weights read at 20 GB/s and, at 4 bits each, 600
+        billion operations per second. It keeps the first steps of a large model short; later steps are measured."""
         return cls(count / 20e3, 4 * count / 600e3)
 
     @property
     def base(self) -> int:
-        """Microseconds of a step whatever is in it."""
+        """Microseconds that a step takes independently of its contents."""
         return int(self._learnt()[0])
 
     def predict(self, tokens: int, pair_count: int) -> int:
@@ -48,26 +48,26 @@ class CostModel:
         return int(base + token * tokens / _TOKENS + pair * pair_count / _PAIRS)
 
     def affordable(self, budget: int, start: int) -> int:
-        """How many tokens after `start` others fit into `budget` microseconds, the base not counted."""
+        """The number of tokens after `start` others that fit into `budget` microseconds, without the base."""
         if budget <= 0:
             return 0
         _, token, pair = self._learnt()
         pair /= _PAIRS
         line = token / _TOKENS + pair * (start + 0.5)
-        # the positive root of  pair/2 * n^2 + line * n = budget, in a form that is exact for pair -> 0
+        # the positive root of pair/2 * n^2 + line * n = budget, in a form that is exact for pair -> 0
         root = isqrt(int((line * line + 2 * pair * budget) * 1_000_000)) / 1_000
         return int(2 * budget / (line + root))
 
     def observe(self, tokens: int, pair_count: int, microseconds: float) -> None:
-        """Note a step that ran. It is learnt from when somebody asks: while one answer is decoded nobody does, and
-        right after a step every object is far away in memory."""
+        """Record a step. The model is updated at the next prediction: none is made while a single answer is decoded,
+        and right after a step every object is out of the cache."""
         self._noted.append((tokens, pair_count, microseconds))
         if len(self._noted) == _NOTED:
             self._learnt()
 
     def _learnt(self) -> list[float]:
-        """The coefficients, by all that was noted."""
-        noted, self._noted = self._noted, []  # before it is learnt from, which asks for predictions
+        """The coefficients, updated with all recorded steps."""
+        noted, self._noted = self._noted, []  # before the update, which makes predictions
         for step in noted:
             self._learn(*step)
         return self._coefficients
@@ -83,7 +83,7 @@ class CostModel:
             self._solve()
 
     def _solve(self) -> None:
-        """Coordinate descent on the normal equations, every coefficient kept above zero."""
+        """Coordinate descent on the normal equations, with every coefficient kept above zero."""
         n, x, y, xx, xy, yy, z, xz, yz = self._sums
         base, token, pair = self._coefficients
         for _ in range(8):

@@ -1,4 +1,4 @@
-"""What an engine has counted since it was loaded: in the step in which it happens, whatever becomes of the request."""
+"""The counters of an engine since it was loaded, updated in the step in which something happens."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Counts:
-    """Tokens, over all requests (a prompt with n choices is n requests). Written by the engine's thread only.
+    """Tokens over all requests (a prompt with n choices is n requests). Written by the engine's thread only.
 
-    prompt: of prompts that were read to their end. generated: of answers. looked_up, found: of prompts, in the prefix
-    cache, when a request was first scheduled.
+    prompt: of prompts whose prefill is complete. generated: of answers. looked_up, found: of prompts, in the prefix
+    cache, when a request is first scheduled.
     """
 
     prompt: int = 0

@@ -1,4 +1,4 @@
-"""The next tokens of a step's requests, drawn in one call where nothing is wanted but a draw."""
+"""Draws the next tokens of a step's requests in one call, for requests that need nothing else."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cutaway.sampling import draw_together
 def draw_rows(
     plan: Plan, requests: Mapping[int, Request], watched: Collection[int], rows: Rows
 ) -> dict[int, int]:
-    """By row, what the request's `choose` takes as `drawn`. requests: by id; watched: those whose stages somebody
-    looks at one by one."""
+    """The argument `drawn` of the requests' `choose`, by row. requests: by id. watched: requests whose stages are
+    recorded one by one."""
     samplers = {}
     seen = 0
     for chunk in plan.chunks:

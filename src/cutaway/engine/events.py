@@ -1,4 +1,4 @@
-"""What the engine tells a caller: one event per token, and exactly one `Finished` per answer, whatever happens."""
+"""The events of an engine: one per token, and exactly one `Finished` per answer in every case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Logprob = tuple[int, float]
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """One token of a prompt or an answer. rank: its place in the model's distribution, from 1; top: the best ones."""
+    """One token of a prompt or an answer. rank: its place in the model's distribution, from 1. top: the most probable
+    ones."""
 
     token: int
     logprob: float
@@ -24,7 +25,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens. cached: prompt tokens whose keys and values were already in pages, so that they were not computed."""
+    """Tokens. cached: prompt tokens whose keys and values were in pages already and were not computed."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -37,9 +38,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds. queued: from submission to the first step it had part in; prefill: from there to the first token;
-    decode: from the first token to the end; total: all three. preemptions: how often its pages were taken. drafted,
-    accepted: tokens of the answer that speculation computed beforehand, and those of them that were chosen."""
+    """Seconds. queued: from submission to the request's first step. prefill: from there to the first token. decode:
+    from the first token to the end. total: all three. preemptions: how often its pages were taken. drafted,
+    accepted: tokens of the answer that speculation drafted, and those that were accepted."""
 
     queued: float
     prefill: float
@@ -57,7 +58,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class TokenChosen:
-    """One token of one answer. text: what is now safe to show, "" while characters or stops are held back."""
+    """One token of one answer. text: the text that can be shown now; "" while characters or stops are held back."""
 
     request: int
     choice: int
@@ -69,11 +70,11 @@ class TokenChosen:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of one answer. text: what had been held back and is released now.
+    """The end of one answer. text: the text that was held back and is released now.
 
-    prompt_logprobs: one entry per prompt token, None for the first, if they were asked for. error: why `stop.kind` is
-    "error". warnings: what the engine did otherwise than asked. broke: the first token of the prompt that was not found
-    in pages when it began, and why.
+    prompt_logprobs: one entry per prompt token, None for the first, if requested. error: the cause if `stop.kind` is
+    "error". warnings: deviations from the request. broke: the first token of the prompt that was not found in pages
+    when it began, and the reason.
     """
 
     request: int

@@ -1,4 +1,4 @@
-"""What a request hears when something of the engine breaks."""
+"""The error of a request when a part of the engine fails."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cutaway.errors import CutawayError, EngineError
 
 
 def as_ours(error: BaseException, what: str) -> CutawayError:
-    """An error of the tree, whatever was raised, with the cause kept."""
+    """The exception as an EngineError or another error of the tree, with the cause kept."""
     if isinstance(error, CutawayError):
         return error
     ours = EngineError(f"{what}: {error!r}")

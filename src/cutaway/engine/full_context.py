@@ -1,4 +1,4 @@
-"""What the loop does when a request that may slide has filled the context."""
+"""The loop's action when a request with a sliding context has filled it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from cutaway.sampling import StopReason
 
 
 def slide(request: Request, scheduler: Scheduler, context: int) -> tuple[StopReason, CutawayError | None] | None:
-    """The answer goes on behind a shorter prompt, and all of it is computed anew. Returns how it ends if it cannot."""
+    """Continue the answer after a shorter prompt, with everything computed again. Returns the stop if that is not
+    possible."""
     try:
         prompt = request.shorter(context)
     except Exception as error:

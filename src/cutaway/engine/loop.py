@@ -1,8 +1,8 @@
-"""The engine: one thread, the only writer of everything below it, that turns plans into steps and rows into tokens.
+"""The engine: one thread, the only writer of everything below it, which turns plans into steps and rows into tokens.
 
-Others submit and cancel through its inbox; a request's events go back through the request's own queue. Whatever
-happens (a stop, a cancel, NaN logits, an exception in the model, the engine closed), an accepted request ends in
-exactly one `Finished`.
+Other threads submit and cancel through its inbox; events return through the queue of each request. In every case (a
+stop, a cancel, NaN logits, an exception in the model, a closed engine) an accepted request ends with exactly one
+`Finished`.
 """
 
 from __future__ import annotations
@@ -40,19 +40,17 @@ from cutaway.trace import NULL, Record, Recorder
 
 StepFunction = Callable[[Step], Rows]
 Outcome = tuple[Request, Chunk, list[Chosen], CutawayError | None]
-"""What a chunk's rows led to: no token (more of the prompt is due), one, or several (drafts were right), and then
-perhaps an error that ends the request."""
+"""The result of a chunk's rows: no token (the prompt is not complete), one, or several (accepted drafts), and possibly
+an error that ends the request."""
 
 
 class EngineCore:
-    """Requests in, events out. `start` gives it a thread; without one, whoever calls `step` is the thread.
+    """Requests in, events out. `start` gives it a thread; without one, the thread that calls `step` is the engine's.
 
-    step_function: a step to its rows of logits, good until its next call.
-    layout: the pages of the step function's cache. vocab: ids that a prompt may hold, and columns of the logits.
-    context: tokens that prompt and answer may have together; less if the pages do not hold so many.
-    cost: what a step is believed to cost before one was measured. sharing: take up prefixes that are already written.
-    speculate: compute tokens of an answer beforehand where they likely follow and it pays, unless its parameters
-        say otherwise; the answer is the same.
+    step_function: computes the rows of logits of a step, valid until its next call. layout: the pages of its cache.
+    vocab: the number of token ids and of columns of the logits. context: tokens of prompt and answer together; lower if
+    the pages hold fewer. cost: the predicted cost of a step before any is measured. sharing: reuse cached prefixes.
+    speculate: draft tokens of answers where that pays, unless the parameters say otherwise; the answer is the same.
     """
 
     def __init__(
@@ -75,11 +73,11 @@ class EngineCore:
         self.counts = self._door.counts
         self._recorder = recorder
         self._requests: dict[int, Request] = {}
-        self.observe_step: Callable[[Plan, Laps], None] | None = None  # while somebody looks: see watch.py
+        self.observe_step: Callable[[Plan, Laps], None] | None = None  # while it is watched: see watch.py
         self._inbox: SimpleQueue[Message] = SimpleQueue()
         wake = ("wake", ())
         self.readings = Readings(self.scheduler, vocab=vocab, context=self.context, wake=lambda: self._inbox.put(wake))
-        self._gate, self._closed = Lock(), False  # closed behind the last submission
+        self._gate, self._closed = Lock(), False  # closed after the last submission
         self._broken: BaseException | None = None
         self._thread: Thread | None = None
 
@@ -88,16 +86,16 @@ class EngineCore:
         self, prompt: Sequence[int], params: SamplingParams, *, seed: int | None = None, key: Hashable = None,
         sink: Sink | None = None, name: str | None = None, shorten: Shorten | None = None,
     ) -> Stream:
-        """Accept a prompt, token ids, and return the stream of its events.
+        """Accept a prompt (token ids) and return the stream of its events.
 
-        seed: overrides the parameters' own; if both are None one is drawn, and told in `Finished`.
-        key: what the keys and values depend on beside the tokens (an adapter, a salt): prefixes are shared only within.
-        sink: takes the events, in the engine's thread, instead of the stream's own queue.
-        name: the caller's own id of it, for the recorder; None: a number.
-        shorten: makes the prompt shorter when the context is full, and the answer goes on; None: it ends.
-        Raises ParameterError, ContextExceededError, and EngineError after the engine was closed.
+        seed: overrides that of the parameters; if both are None one is drawn and reported in `Finished`. key: what the
+        keys and values depend on besides the tokens (an adapter, a salt); prefixes are shared only within the same key.
+        sink: receives the events in the engine's thread, instead of the stream's queue. name: the caller's id of the
+        prompt, for the recorder; None: a number. shorten: shortens the prompt when the context is full, so that the
+        answer continues; None: the answer ends. Raises ParameterError, ContextExceededError, and EngineError if the
+        engine is closed.
         """
-        self._door.prepare(params)  # not behind the gate, where others would wait for it
+        self._door.prepare(params)  # outside the lock, which others wait for
         with self._gate:
             if self._closed:
                 why = f"it failed: {self._broken!r}" if self._broken else "it was closed"
@@ -108,18 +106,18 @@ class EngineCore:
         return Stream(requests, self.cancel, events)
 
     def cancel(self, request: Request) -> None:
-        """End a request at the next step boundary. Harmless when it has ended."""
+        """End a request at the next step boundary. Has no effect if it has ended."""
         self._inbox.put(("cancel", (request,)))
 
     def start(self) -> Self:
-        """Give the engine its thread."""
+        """Start the engine's thread."""
         assert self._thread is None
         self._thread = Thread(target=self._run, name="cutaway-engine", daemon=True)
         self._thread.start()
         return self
 
     def close(self) -> None:
-        """End every request ("cancelled") after the step that is running, and the thread."""
+        """End every request ("cancelled") after the running step, then the thread."""
         with self._gate:
             self._closed = True
             self._inbox.put(("close", ()))
@@ -136,7 +134,7 @@ class EngineCore:
 
     # --- the engine's thread only -----------------------------------------------------------------------------------
     def _run(self) -> None:
-        """The thread. An exception that a step lets out is a bug of ours: every request hears of it, none hangs."""
+        """The thread. An exception that leaves a step is a bug: every request is ended with it, and none hangs."""
         try:
             while not self._closed:
                 self._receive(wait=not (self._requests or self.readings.due))
@@ -161,7 +159,7 @@ class EngineCore:
         return bool(self._requests) or self.readings.due
 
     def _receive(self, wait: bool = False) -> None:
-        """Take what came in; with `wait`, until something comes. End what is out of time."""
+        """Process the inbox, with `wait` after waiting for a message. End requests whose time is over."""
         while wait or not self._inbox.empty():
             word, requests = self._inbox.get()
             wait = False
@@ -194,7 +192,7 @@ class EngineCore:
         return plan
 
     def _compute(self, plan: Plan, laps: Laps) -> Rows | CutawayError:
-        """The step's logits, or why there are none: then every request of the step ends with that error."""
+        """The logits of the step, or an error, which ends every request of the step."""
         if not plan.batch:
             return EngineError("an empty step")
         try:
@@ -212,7 +210,7 @@ class EngineCore:
         return logits
 
     def _choose(self, plan: Plan, logits: Rows | CutawayError, laps: Laps) -> list[Outcome]:
-        """What each chunk's rows lead to. A request whose rows or stages fail fails alone."""
+        """The result of each chunk's rows. If the rows or the stages of a request fail, only that request fails."""
         outcomes: list[Outcome] = []
         row = 0
         drawn: dict[int, int] = {}
@@ -228,7 +226,7 @@ class EngineCore:
                     raise logits
                 rows, last = [logits.row(row + i) for i in range(chunk.rows)], drawn.get(row + chunk.rows - 1)
                 for one in request.choose(chunk, rows, self._recorder if request.id in seen else NULL, last):
-                    chosen.append(one)  # each stays if the next one fails
+                    chosen.append(one)  # each is kept if the next one fails
             except Exception as error:
                 failed = as_ours(error, "no token could be chosen")
             outcomes.append((request, chunk, chosen, failed))
@@ -237,7 +235,8 @@ class EngineCore:
         return outcomes
 
     def _settle(self, outcomes: list[Outcome]) -> int:
-        """Write down what was computed, hand out the tokens, and end what has ended. Returns the accepted drafts."""
+        """Record what was computed, send the tokens, and end requests that are complete. Returns the accepted
+        drafts."""
         before = self.accepted
         for request, chunk, chosen, failed in outcomes:
             for one in chosen:
@@ -254,7 +253,7 @@ class EngineCore:
             elif request.shorten is not None and len(request.work.tokens) >= self.context:
                 if (end := slide(request, self.scheduler, self.context)) is not None:
                     self._finish(request, *end)
-            elif not request.work.due:  # max_tokens 0: only the prompt was wanted
+            elif not request.work.due:  # max_tokens 0: only the prompt is computed
                 self._end(request, "length")
         return self.accepted - before
 
@@ -264,17 +263,17 @@ class EngineCore:
             self._record(token_record(request, chosen.choice, self.steps, self._tokenizer))
 
     def _end(self, request: Request, kind: StopKind, error: CutawayError | None = None) -> None:
-        """End a request that no token of its own ended."""
+        """End a request for another reason than one of its tokens."""
         self._finish(request, StopReason(kind, None, request.outputs), error)
 
     def _finish(self, request: Request, stop: StopReason, error: CutawayError | None = None) -> None:
-        """The one way out: pages back, then the one last event. Does nothing for a request that has ended."""
+        """End a request: give its pages back, then send its last event. Has no effect on a request that has ended."""
         if self._requests.pop(request.id, None) is not None:
             self.scheduler.remove(request.work)
             request.finish(stop, error)
 
     def _end_all(self) -> None:
-        """Nothing is accepted any more: whoever is still here, also in the inbox, hears how it ended."""
+        """Accept no more requests, and end all that remain, including those in the inbox."""
         error = as_ours(self._broken, "the engine failed") if self._broken else None
         self._requests.update({request.id: request for request in left_over(self._inbox, error)})
         for request in list(self._requests.values()):
@@ -291,7 +290,8 @@ class EngineCore:
             self._record(step_record(self.steps, plan, requests, accepted, laps, self.pages))
 
     def _record(self, record: Record) -> None:
-        """A recorder that fails (a full disk) is given up, and every request told; none fails for it."""
+        """Disable a recorder that fails (for example because the disk is full), with a warning for every request. No
+        request fails because of it."""
         try:
             self._recorder.record(record)
         except Exception as error:

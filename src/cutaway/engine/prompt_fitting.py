@@ -1,4 +1,4 @@
-"""Prompts that are too long, made to fit by leaving out what is oldest: once, or each time that the context is full."""
+"""Shortens prompts that are too long by dropping their oldest part, once or whenever the context is full."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Render = Callable[[Sequence[Message]], Rendered]
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A prompt that fits, if one does. end: the last of its text. shorten: makes it shorter during the answer."""
+    """A prompt that fits, if possible. end: the last part of its text. shorten: shortens it during the answer."""
 
     tokens: list[int]
     end: str = ""
@@ -28,12 +28,12 @@ def fitted(
     messages: Sequence[Message], render: Render, context: int, max_tokens: int | None, *,
     again: Callable[[Sequence[Message]], list[int]] | None = None,
 ) -> Fitted:
-    """The chat rendered, with as few of its oldest turns left out as make it fit, and warnings that say how many.
+    """The rendered chat without as many of its oldest turns as necessary, and warnings with their number.
 
-    A turn is a user's message and everything up to the next one's; system messages and the last turn always stay. If
-    the last turn alone does not fit it is rendered all the same: the engine refuses it with the numbers.
-    again: where more goes during the answer, renders what is left, in the engine's thread.
-    """  # fmt: skip
+    A turn is a user's message and everything up to the next one. System messages and the last turn are always kept. If
+    the last turn alone does not fit it is rendered all the same, and the engine refuses it with the numbers. again:
+    renders the remaining turns, in the engine's thread, if more are dropped during the answer.
+    """
     room = context - _least(context, max_tokens, slides=again is not None)
     whole = render(messages)
     turns = _turns(messages)
@@ -51,7 +51,7 @@ def fitted(
 
 
 def fitted_text(tokens: list[int], context: int, max_tokens: int | None) -> Fitted:
-    """A text without turns, of which more goes during the answer."""
+    """A text without turns, which can be shortened during the answer."""
     shorten = behind_head(tokens, context)
     if len(tokens) + _least(context, max_tokens, slides=True) <= context:
         return Fitted(tokens, shorten=shorten)
@@ -63,13 +63,13 @@ def fitted_text(tokens: list[int], context: int, max_tokens: int | None) -> Fitt
 def sliding(
     turns: list[list[Message]], render: Callable[[Sequence[Message]], list[int]], whole: int, out: int
 ) -> Shorten:
-    """As few of the oldest turns left out as make the chat short enough, or its last turn alone.
+    """The chat without as few of its oldest turns as possible, or its last turn alone.
 
-    whole: tokens of the chat; out: turns that do not fit from the beginning, so that only what fits is rendered again.
+    whole: tokens of the chat. out: turns that do not fit at the start, so that only the rest is rendered again.
     """
 
     def shorten(most: int) -> tuple[list[int], str]:
-        with losses_known():  # whatever the chat loses was said when it was first read
+        with losses_known():  # the warnings of the chat were given when it was first rendered
             fewest = _fewest(turns, render, most, out)
             tokens = render(_without(turns, fewest))
         return tokens, f"the oldest {fewest} turns ({whole - len(tokens)} tokens) were left out"
@@ -87,9 +87,10 @@ def _least(context: int, max_tokens: int | None, *, slides: bool) -> int:
 def _fewest(
     turns: list[list[Message]], render: Callable[[Sequence[Message]], list[int]], most: int, fewest: int
 ) -> int:
-    """The fewest of the oldest turns, `fewest` or more and never the last, whose absence leaves `most` tokens."""
+    """The smallest number of oldest turns, at least `fewest` and without the last, whose removal leaves `most`
+    tokens."""
     last = len(turns) - 1
-    while fewest < last:  # leaving out more never makes it longer
+    while fewest < last:  # removing more turns never makes it longer
         middle = (fewest + last) // 2
         if len(render(_without(turns, middle))) <= most:
             last = middle
@@ -99,7 +100,7 @@ def _fewest(
 
 
 def _turns(messages: Sequence[Message]) -> list[list[Message]]:
-    """What comes before the first user's message belongs to the first turn."""
+    """Messages before the first user's message belong to the first turn."""
     turns: list[list[Message]] = [[]]
     for message in messages:
         if message.get("role") == "user" and any(m.get("role") == "user" for m in turns[-1]):
@@ -109,6 +110,6 @@ def _turns(messages: Sequence[Message]) -> list[list[Message]]:
 
 
 def _without(turns: list[list[Message]], count: int) -> list[Message]:
-    """The chat without its first `count` turns; system messages stay."""
+    """The chat without its first `count` turns, but with the system messages."""
     kept = [m for turn in turns[:count] for m in turn if m.get("role") in ("system", "developer")]
     return kept + [message for turn in turns[count:] for message in turn]

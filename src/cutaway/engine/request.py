@@ -1,4 +1,4 @@
-"""One answer in the making: its tokens, its sampler and stops, its clock, and where its events go."""
+"""One answer in progress: its tokens, its sampler and stops, its times, and the sink of its events."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ AGAINST_LOOPS = "a higher temperature, repetition_penalty or dry_multiplier may 
 
 
 class Sink(Protocol):
-    """Where a request's events go. The engine's thread calls `put`, which must neither wait nor fail."""
+    """Receives a request's events. The engine's thread calls `put`, which must neither wait nor fail."""
 
     def put(self, event: Event, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The next token of an answer: the text that is now safe to show, and why the answer ends with it, if it does."""
+    """The next token of an answer: the text that can be shown now, and the reason if it ends the answer."""
 
     choice: Choice
     text: str
@@ -39,14 +39,14 @@ class Chosen:
 
 
 class Request:
-    """Written by the engine's thread only, once it was submitted. A prompt with n choices is n requests."""
+    """Written only by the engine's thread after submission. A prompt with n choices is n requests."""
 
     def __init__(
         self, work: Work, params: SamplingParams, sampler: Sampler, stops: StopChecker, *,
         choice: int, seed: int, events: Sink, name: str | None = None, counts: Counts | None = None,
     ) -> None:
         self.work = work
-        self.name = str(work.id) if name is None else name  # what records call it
+        self.name = str(work.id) if name is None else name  # its name in records
         self.params = params
         self.choice = choice
         self.seed = seed
@@ -55,12 +55,12 @@ class Request:
         self.events = events
         self._counts = counts or Counts()
         self.finished = False
-        self.most = 0  # tokens that the answer can have; only speculation asks
+        self.most = 0  # maximum tokens of the answer; used by speculation only
         self.speculator: Speculator | None = None
-        self.shorten: Shorten | None = None  # its prompt, when the context is full
+        self.shorten: Shorten | None = None  # of its prompt, when the context is full
         self.prompt_logprobs: list[TokenLogprob | None] = [None]
         self.warnings: list[str] = []
-        self._prompt = work.prompt  # tokens as submitted; some of them may go
+        self._prompt = work.prompt  # tokens as submitted; some may be dropped later
         self._cached: int | None = None
         self._broke: PrefixBreak | None = None
         self._preemptions = 0
@@ -89,7 +89,8 @@ class Request:
         return self.params.time_limit is not None and now - self.submitted >= self.params.time_limit
 
     def admitted(self, broke: PrefixBreak | None = None) -> None:
-        """The scheduler took it up, for the first time or again. broke: why no more of it was found in pages."""
+        """The scheduler has started the request, for the first time or again. broke: why no more of it was found in
+        pages."""
         if self._cached is None:
             self._cached, self._broke = self.work.computed, broke
             self._counts.looked_up += self.work.prompt
@@ -97,7 +98,8 @@ class Request:
             self._started = monotonic()
 
     def shorter(self, context: int) -> list[int] | None:
-        """A prompt that leaves room for more of the answer, with a warning that says what went; None: there is none."""
+        """A prompt that leaves room for more of the answer, with a warning about what was dropped; None if there is
+        none."""
         assert self.shorten is not None
         answer = self.outputs
         prompt, what = self.shorten(max(0, context - answer - room_for_more(context)))
@@ -112,7 +114,7 @@ class Request:
         self._preemptions += 1
 
     def draft(self, cost: CostModel, sharers: int) -> None:
-        """Make tokens due that likely follow the last one, as many as pay in a step that `sharers` answers share."""
+        """Draft tokens that probably follow the last one, as many as pay off in a step that `sharers` answers share."""
         if self.speculator is None:
             return
         work = self.work
@@ -123,17 +125,17 @@ class Request:
             work.drafts = self.speculator.draft(work.tokens, left, cost.base // sharers + one, one)
 
     def draws(self, chunk: Chunk) -> bool:
-        """Whether the last of the chunk's rows gives a token, and no other does."""
+        """Whether the last row of the chunk gives a token, and no other row does."""
         return chunk.start + chunk.count == len(self.work.tokens) and self.params.max_tokens != 0
 
     def choose(
         self, chunk: Chunk, rows: Sequence[F32], recorder: Recorder, drawn: int | None = None
     ) -> Iterator[Chosen]:
-        """Read a chunk's rows: the prompt's log-probabilities, then the next token, and one more for every draft that
-        was chosen, up to the answer's end. Nothing if no token is due yet.
+        """Process a chunk's rows: the prompt's log-probabilities, then the next token, and one more for every accepted
+        draft, up to the end of the answer. Returns nothing if no token is due yet.
 
-        rows: chunk.rows of them, float32 [vocab] each. drawn: the last one's, if it `draws` and that was done before.
-        Raises EngineError where a row is not finite, and what a stage raises.
+        rows: the last chunk.rows rows, float32 [vocab] each. drawn: the token of the last row, if it `draws` and was
+        drawn before. Raises EngineError if a row is not finite, and the errors of stages.
         """
         tokens, first = self.work.tokens, chunk.start + chunk.count - chunk.rows
         silent = len(tokens) - 1 - first  # rows of the prompt
@@ -152,12 +154,12 @@ class Request:
                 return
 
     def learn(self, chosen: Sequence[Chosen], drafted: int) -> None:
-        """Compare what was chosen with what was believed to follow; `drafted` tokens of that were computed."""
+        """Compare the chosen tokens with the drafts; `drafted` of them were computed."""
         if self.speculator is not None:
             self.speculator.learn([one.choice.token for one in chosen], drafted)
 
     def take(self, chosen: Chosen) -> None:
-        """Append a token and tell of it."""
+        """Append a token and send its event."""
         if self._first is None:
             self._first = monotonic()
             self._counts.prompt += self.work.prompt
@@ -170,12 +172,12 @@ class Request:
         self.events.put(TokenChosen(self.id, self.choice, self.outputs - 1, choice.token, chosen.text, logprob))
 
     def finish(self, stop: StopReason, error: CutawayError | None = None) -> None:
-        """Its last event. Nothing follows."""
+        """Send the last event."""
         assert not self.finished, "a request ends once"
         self.finished = True
         try:
             text = "" if error else self.stops.finish()
-        except Exception as broken:  # the one event must go out whatever the detokenizer does
+        except Exception as broken:  # the one event must be sent whatever the detokenizer does
             text, error = "", CutawayError(f"the end of the answer could not be decoded: {broken!r}")
         logprobs = tuple(self.prompt_logprobs) if self.wants_prompt_logprobs else None
         usage = Usage(self._prompt, self.outputs, min(self._cached or 0, self._prompt))
@@ -198,8 +200,8 @@ class Request:
 class Stream:
     """The caller's end of a submitted prompt: an iterator over the events of all its choices, in order of time.
 
-    It ends after every choice has had its `Finished`. Iterate from one thread; cancel from any. Where the caller gave a
-    sink of its own, events go there and there is nothing to iterate.
+    It ends after every choice has had its `Finished`. Iterate from one thread; cancel from any. If the caller gave a
+    sink of its own, the events go there and there is nothing to iterate.
     """
 
     def __init__(
@@ -216,7 +218,7 @@ class Stream:
         return self.requests[0].cached_tokens
 
     def cancel(self) -> None:
-        """End all choices at the next step boundary. They still tell their `Finished`, of kind "cancelled"."""
+        """End all choices at the next step boundary. Each still has its `Finished`, of kind "cancelled"."""
         for request in self.requests:
             self._cancel(request)
 
@@ -225,7 +227,7 @@ class Stream:
             yield self.next()
 
     def next(self, timeout: float | None = None) -> Event:
-        """The next event. Raises queue.Empty if none comes within `timeout` seconds."""
+        """The next event. Raises queue.Empty if none arrives within `timeout` seconds."""
         event = self.events.get(timeout=timeout)
         self._open -= isinstance(event, Finished)
         return event

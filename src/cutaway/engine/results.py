@@ -1,4 +1,4 @@
-"""Events put together: the answers to one prompt, and the stream of their pieces."""
+"""Collected events: the answers to one prompt, and the stream of their pieces."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from cutaway.sampling import StopReason
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One choice. token_ids: all tokens that were chosen, with the one that ended it; text: without what stopped it.
+    """One choice. token_ids: all chosen tokens, including the one that ended it. text: without the stop.
 
-    logprobs: one per token if they were asked for. error: why, if `stop.kind` is "error".
+    logprobs: one per token if requested. error: the cause if `stop.kind` is "error".
     """
 
     text: str
@@ -31,11 +31,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one prompt: `answers`, one per choice; the properties speak of the first.
+    """The result of one prompt: `answers`, one per choice. The properties refer to the first.
 
-    usage: the prompt once, and the tokens of all answers. seed: with it (and the choice's index) each can be had again.
-    prompt_logprobs: per prompt token, None for the first. warnings: what was done otherwise than asked. broke: the
-    first token of the prompt whose keys and values were not there yet, and why; None: all that may be was.
+    usage: the prompt once, and the tokens of all answers. seed: reproduces each answer, together with the choice's
+    index. prompt_logprobs: per prompt token, None for the first. warnings: deviations from the request. broke: the
+    first token of the prompt whose keys and values were not in the cache, and the reason; None if all were that can be.
     """
 
     answers: tuple[Answer, ...]
@@ -74,7 +74,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A piece of a stream. token: None where an answer ends; result: the whole, with the last piece of all."""
+    """A piece of a stream. token: None at the end of an answer. result: the complete result, with the last piece of
+    all."""
 
     text: str
     choice: int = 0
@@ -85,7 +86,7 @@ class Delta:
 
 
 class Collector:
-    """Gathers the events of one prompt."""
+    """Collects the events of one prompt."""
 
     def __init__(self, prompt: Sequence[int], choices: int) -> None:
         self._prompt = tuple(prompt)
@@ -93,7 +94,7 @@ class Collector:
         self._ends: dict[int, Finished] = {}
 
     def add(self, event: Event) -> Delta:
-        """Take an event, and give it back as a piece of the stream."""
+        """Add an event, and return it as a piece of the stream."""
         if isinstance(event, TokenChosen):
             self._tokens[event.choice].append(event)
             return Delta(event.text, event.choice, event.token, event.logprob)
@@ -102,7 +103,7 @@ class Collector:
         return Delta(event.text, event.choice, stop=event.stop, result=result)
 
     def result(self) -> Result:
-        """The whole, when every choice has ended."""
+        """The complete result, when every choice has ended."""
         ends = [self._ends[choice] for choice in range(len(self._tokens))]
         completion = sum(end.usage.completion_tokens for end in ends)
         return Result(
@@ -129,13 +130,14 @@ def _answer(tokens: Sequence[TokenChosen], end: Finished) -> Answer:
 
 
 class AnswerStream:
-    """An iterator over the pieces of one prompt's answers. Leaving it early (close, `with`, garbage) cancels.
+    """An iterator over the pieces of one prompt's answers. Leaving it early (close, `with`, garbage collection)
+    cancels.
 
-    After `cancel` it may be iterated to its end: the last piece then has the result so far.
+    After `cancel` it can be iterated to its end: the last piece has the result so far.
     """
 
     def __init__(self, stream: Stream, prompt: Sequence[int], keeps: object = None) -> None:
-        """keeps: what must live as long as the stream does (the engine)."""
+        """keeps: an object that must live as long as the stream (the engine)."""
         self.cancel = stream.cancel
         self._keeps = keeps
         self._stream = stream
@@ -153,14 +155,14 @@ class AnswerStream:
         return delta
 
     def result(self) -> Result:
-        """Read on to the end, and return the whole."""
+        """Read to the end and return the complete result."""
         for delta in self:
             if delta.result is not None:
                 return delta.result
         return self._collector.result()
 
     def close(self) -> None:
-        """Cancel what has not ended."""
+        """Cancel the answers that have not ended."""
         if not self._ended:
             self._ended = True
             self.cancel()

@@ -1,12 +1,12 @@
-"""A context that slides: when it is full, what is oldest of the prompt goes, and the answer is continued."""
+"""A sliding context: when it is full, the oldest part of the prompt is dropped, and the answer continues."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 Shorten = Callable[[int], tuple[list[int], str]]
-"""A prompt of at most so many tokens, or the shortest that there is; and what of the whole was left out. The engine's
-thread calls it, once each time that the context is full."""
+"""A prompt of at most `most` tokens, or the shortest possible one, and a description of what was dropped in total. The
+engine's thread calls it whenever the context is full."""
 
 ROOM = 256  # tokens that a shortened prompt leaves for the answer, or a quarter of the context if that is less
 
@@ -16,7 +16,8 @@ def room_for_more(context: int) -> int:
 
 
 def behind_head(tokens: Sequence[int], context: int) -> Shorten:
-    """Of a text without turns, the tokens behind a kept head of a quarter of the context go, the oldest first."""
+    """For a text without turns: the oldest tokens after the first quarter of the context, which is kept, are
+    dropped."""
     head = min(len(tokens), context // 4)
 
     def shorten(most: int) -> tuple[list[int], str]:

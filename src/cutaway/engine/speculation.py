@@ -1,10 +1,10 @@
-"""N-gram speculation (prompt lookup): an answer likely goes on as it did after the same few tokens before.
+"""N-gram speculation (prompt lookup): an answer probably continues as it did after the same few tokens before.
 
-A draft is nothing but more tokens that are due in the same step. What is chosen at a position never depends on it: the
-row of a draft's token counts only if the token itself was chosen. How many tokens to draft is a matter of time alone:
-as many as are worth it by the acceptance seen so far, and none where it does not pay. What would have been drafted is
-compared with what was chosen also then, which costs nothing, so that drafting begins again where it pays.
-Source: Saxena, "Prompt Lookup Decoding", 2023; here for sampling too, and with a measured length.
+A draft is a number of further tokens that are due in the same step. The token chosen at a position never depends on it:
+the row of a drafted token counts only if that token was chosen. The number of drafted tokens affects only time: as many
+as pay off at the acceptance rate so far, or none. What would have been drafted is compared with the chosen tokens in
+any case, which costs nothing, so that drafting starts again when it pays. Source: Saxena, "Prompt Lookup Decoding",
+2023; here for sampling too, and with a measured length.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-LONGEST = 4  # tokens of a match that are compared; the shortest match is two
+LONGEST = 4  # maximum tokens of a match that are compared; the shortest match is two
 MOST = 8  # tokens of a draft
-LOOKS = 16  # earlier places of a pair that are compared
-_DECAY = 0.95  # an observation's weight halves after 14 more
-_PRIOR = {2: (0.4, 2.0), 3: (0.7, 2.0), 4: (1.0, 2.0)}  # (right, all) by the match's length: watch before trying much
+LOOKS = 16  # earlier occurrences of a pair that are compared
+_DECAY = 0.95  # the weight of an observation halves after 14 more
+_PRIOR = {2: (0.4, 2.0), 3: (0.7, 2.0), 4: (1.0, 2.0)}  # (right, all) by length of the match: observe first
 
 
 class Speculator:
-    """Of one answer. drafted, accepted: tokens that were computed beside the due one, and those that were chosen."""
+    """The speculation of one answer. drafted, accepted: tokens computed as drafts, and those that were chosen."""
 
     def __init__(self) -> None:
         self.drafted = 0
         self.accepted = 0
         self._latest: dict[tuple[int, int], int] = {}  # a pair of tokens -> the place after its last occurrence
-        self._earlier = array("i")  # such a place -> the one before it with the same pair, or -1
+        self._earlier = array("i")  # such a place -> the previous one with the same pair, or -1
         self._guess: list[int] = []
         self._length = 2  # of the match behind the guess
         self._seen = dict(_PRIOR)
 
     def draft(self, tokens: Sequence[int], most: int, gain: int, cost: int) -> list[int]:
-        """Tokens to compute beside the last of `tokens`, at most `most`.
+        """Tokens to compute after the last of `tokens`, at most `most`.
 
-        gain: microseconds that a token saves if it is accepted; cost: microseconds that it takes.
+        gain: microseconds saved per accepted token. cost: microseconds per drafted token.
         """
         self._index(tokens)
         at = self._find(tokens)
@@ -47,7 +47,7 @@ class Speculator:
         return self._guess[:count]
 
     def learn(self, chosen: Sequence[int], drafted: int) -> None:
-        """What was chosen in the step that followed, and how many of the drafted tokens the step computed."""
+        """Record the tokens chosen in the following step, and how many of the drafted tokens it computed."""
         self.drafted += drafted
         self.accepted += max(0, len(chosen) - 1)
         for token, guessed in zip(chosen, self._guess, strict=False):
@@ -58,7 +58,7 @@ class Speculator:
         self._guess = []
 
     def _index(self, tokens: Sequence[int]) -> None:
-        """Note the pairs that another token has followed since."""
+        """Record the pairs of tokens that have been followed by another since."""
         for at in range(len(self._earlier), len(tokens)):
             pair = (tokens[at - 2], tokens[at - 1]) if at >= 2 else (-1, -1)
             self._earlier.append(self._latest.get(pair, -1))
@@ -81,7 +81,7 @@ class Speculator:
 
 
 def match(tokens: Sequence[int], at: int) -> int:
-    """How many tokens before `at` equal the last ones, two at least known to, `LONGEST` at most."""
+    """The number of tokens before `at` that equal the last ones: at least two, at most `LONGEST`."""
     length = 2
     while length < min(LONGEST, at) and tokens[at - length - 1] == tokens[-length - 1]:
         length += 1
@@ -89,7 +89,7 @@ def match(tokens: Sequence[int], at: int) -> int:
 
 
 def continued(tokens: Sequence[int], at: int, count: int) -> list[int]:
-    """`count` tokens from place `at` on; what repeats itself goes on repeating beyond the end."""
+    """`count` tokens from place `at` on; a repetition continues beyond the end."""
     found = list(tokens[at : at + count])
     period = len(found)
     while len(found) < count:

@@ -1,4 +1,4 @@
-"""How an engine stands, for whoever looks from outside."""
+"""The state of an engine for observers in other threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cutaway.engine.loop import EngineCore
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Of one KV group. window: None for full attention."""
+    """The pages of one KV group. window: None for full attention."""
 
     window: int | None
     free: int
@@ -20,11 +20,11 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """running, waiting: answers; steps: so far, busy: seconds spent in them; preemptions: so far; drafted, accepted:
-    tokens that speculation computed beforehand so far, and those of them that were chosen. counts: of tokens so far.
-    failed: whether it has died of a fault, and takes no more requests.
+    """running, waiting: answers. steps: so far. busy: seconds spent in them. preemptions: so far. drafted, accepted:
+    tokens that speculation drafted so far, and those that were accepted. counts: of tokens so far. failed: whether
+    the engine has failed and accepts no more requests.
 
-    Read while the engine works on: each number is right for some moment, all together perhaps not for the same one.
+    Read while the engine works: each number is right for some moment, but not all for the same one.
     """
 
     running: int
@@ -40,7 +40,7 @@ class Status:
 
 
 def status_of(core: EngineCore) -> Status:
-    """From any thread."""
+    """The state. May be called from any thread."""
     pages = core.pages
     pools = [
         Pages(group.window, pool.free, pool.total - pool.free - pool.cached, pool.cached)

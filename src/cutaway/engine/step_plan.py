@@ -1,4 +1,4 @@
-"""What the scheduler knows of a request, and what it plans for a step. Integers only."""
+"""The scheduler's view of a request, and its plan for a step. Integers only."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from cutaway.engine.cost import pairs
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """What the scheduler knows of a request.
+    """The scheduler's view of a request.
 
-    tokens: prompt and answer so far; drafts: what perhaps follows. Logits are wanted at every position from `rows_from`
-    on.
-    key: what its keys and values depend on beside the tokens; prefixes are shared only within.
-    turn: prompts are read in this order.
+    tokens: prompt and answer so far. drafts: tokens that may follow. rows_from: the first position whose logits are
+    needed. key: what its keys and values depend on besides the tokens; prefixes are shared only within the same key.
+    turn: the order of prompts.
     """
 
     id: int
@@ -32,7 +31,7 @@ class Work:
         self.prompt = len(self.tokens)
 
     def restart(self, prompt: list[int]) -> None:
-        """The answer so far behind another prompt, nothing computed. The request must not run."""
+        """Put the answer so far after another prompt, with nothing computed. The request must not be running."""
         self.tokens[: self.prompt] = prompt
         self.prompt, self.computed, self.drafts = len(prompt), 0, []
         self.rows_from = len(self.tokens) - 1
@@ -43,18 +42,18 @@ class Work:
 
     @property
     def reads(self) -> bool:
-        """Whether it is still due its prompt, or, after it was preempted, more than its last token."""
+        """Whether its prompt is due, or, after a preemption, more than its last token."""
         return len(self.tokens) == self.prompt or len(self.tokens) - self.computed > 1
 
     @property
     def answers_one(self) -> bool:
-        """Whether it is due one token, and that is of its answer."""
+        """Whether one token of its answer is due."""
         return self.due == 1 and len(self.tokens) > self.prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`count` tokens of a request from position `start` on; logits are wanted for the last `rows` of them, and the last
+    """`count` tokens of a request from position `start` on. Logits are needed for the last `rows` of them, and the last
     `drafted` are drafts."""
 
     work: Work

@@ -1,4 +1,4 @@
-"""What a step and a token look like to a recorder. Built only when one wants it."""
+"""The records of a step and a token. They are built only if a recorder wants them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cutaway.trace import NULL, PrefixRecord, Recorder, StepRecord, TokenRecord
 
 
 def watched(recorder: Recorder, plan: Plan, requests: Mapping[int, Request]) -> set[int]:
-    """The requests of a step whose tokens the recorder wants: they take the stages one by one."""
+    """The requests of a step whose tokens the recorder wants; their stages run one by one."""
     if recorder is NULL:
         return set()
     ids = [chunk.work.id for chunk in plan.chunks]
@@ -30,7 +30,7 @@ class Laps:
         self.started = self._last = perf_counter()
 
     def __call__(self, name: str) -> float:
-        """The part that ends now has this name. Returns its milliseconds."""
+        """End the current part under this name. Returns its milliseconds."""
         now = perf_counter()
         self.milliseconds[name] = milliseconds = (now - self._last) * 1e3
         self._last = now
@@ -40,7 +40,7 @@ class Laps:
 def step_record(
     step: int, plan: Plan, requests: Sequence[Request], accepted: int, laps: Laps, pages: PageTables
 ) -> StepRecord:
-    """requests: of the plan's chunks."""
+    """The record of a step. requests: of the plan's chunks."""
     return StepRecord(
         step=step,
         requests=tuple(request.name for request in requests),
