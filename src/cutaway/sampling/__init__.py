@@ -1,7 +1,7 @@
-"""From a row of logits to a token, and from tokens to text that is safe to show: parameters, stages, stops.
+"""From a row of logits to a token, and from tokens to text that can be shown: parameters, stages, stops.
 
-What is exported here is loaded when it is first used, so that the command line can read the table of parameters
-(params.py) without numpy.
+The exports are loaded on first use, so that the command line can read the table of parameters (params.py) without
+numpy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of one parameter each: type, then range. Every message says the name, the value and what is allowed."""
+"""Checks of single parameters: type, then range. Every message has the name, the value and the permitted values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cutaway.sampling.parameter import LARGEST, Parameter
 
 
 def check_parameter(parameter: Parameter, value: Any) -> None:
-    """Raises ParameterError where `value` is not of the parameter's kind or not in its range."""
+    """Raises ParameterError if `value` has the wrong type or is out of range."""
     if value is None and parameter.optional:
         return
     if parameter.choices and parameter.kind == "word":
@@ -22,7 +22,7 @@ def check_parameter(parameter: Parameter, value: Any) -> None:
 
 
 def check_ids(parameter: Parameter, value: Any, vocab: int) -> None:
-    """Raises ParameterError where `value` names a token id that is not below `vocab`."""
+    """Raises ParameterError if `value` contains a token id that is not below `vocab`."""
     ids: Iterable[int] = ()
     if parameter.kind in ("bias", "tokens"):
         ids = () if value is None else value
@@ -40,7 +40,7 @@ def check_choice(parameter: Parameter, value: Any) -> None:
 
 
 def check_integer(name: str, value: Any, low: float, high: float) -> None:
-    # bool is an Integral; a flag given for a number is a mistake
+    # bool is an Integral, but a flag in place of a number is a mistake
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ParameterError(f"{name} is {value!r} ({type(value).__name__}); it must be an integer, {low} to {high}")
     if not low <= int(value) <= high:
@@ -126,7 +126,7 @@ _EMPTY = {"stop": "it would stop before the first character"}
 
 
 def _patterns(name: str, patterns: Sequence[str]) -> None:
-    from cutaway.sampling.patterns import Pattern  # the library is not for every command to load
+    from cutaway.sampling.patterns import Pattern  # other commands need not load the library
 
     for pattern in patterns:
         try:
@@ -147,7 +147,7 @@ def _functions(parameter: Parameter, value: Any) -> None:
 
 
 def _text(parameter: Parameter, value: Any) -> None:
-    """Its type only; what a form says is checked when it is compiled."""
+    """Check the type only; the contents are checked when the constraint is compiled."""
     if not (isinstance(value, str) and value):
         raise ParameterError(f"{parameter.name} is {value!r}; it must be a text, not empty")
 

@@ -14,7 +14,7 @@ from cutaway.sampling.native_rows import Row, best_token, checked, count_before,
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """logprob: of the token; rank: its place, from 1; top: the best tokens with theirs, best first."""
+    """logprob: of the token. rank: its place, from 1. top: the best tokens with their log-probabilities, best first."""
 
     logprob: float
     rank: int
@@ -22,10 +22,10 @@ class TokenLogprobs:
 
 
 def token_logprobs(row: Row, token: int, top: int) -> TokenLogprobs:
-    """What `row` (float32 [vocab], the raw logits) says of `token` and of the `top` best tokens.
+    """The log-probability of `token` and of the `top` best tokens in `row` (float32 [vocab], the raw logits).
 
-    For prompt logprobs: the row at position i speaks of the prompt's token i + 1. Raises EngineError where the row
-    holds NaN or +inf, or nothing but -inf.
+    For prompt logprobs, the row at position i belongs to the prompt's token i + 1. Raises EngineError if the row
+    contains NaN or +inf, or only -inf.
     """
     row = np.ascontiguousarray(row, np.float32)
     best = float(row[checked(best_token(row), "(asked for log-probabilities)")])

@@ -1,8 +1,7 @@
-"""The native selection over one row, and what its results mean (csrc/kernels/select.h has the definitions).
+"""The native selection over one row, and the meaning of its results (csrc/kernels/select.h has the definitions).
 
-Order: logit descending, id ascending. Odds: exp((logit - top) * inverse temperature) in whole units of 2^-44, so
-that sums are exact and any path through the stages comes to the same bits. Nothing here relies on the C library's exp
-or log.
+Order: logit descending, id ascending. Odds: exp((logit - top) * inverse temperature) in whole units of 2^-44, so that
+sums are exact and every path through the stages gives the same bits. Nothing here relies on the C library's exp or log.
 """
 
 from __future__ import annotations
@@ -37,25 +36,25 @@ _FAULTS = {
 
 
 def checked(result: int, where: str) -> int:
-    """`result` of a native call, or EngineError where it names a fault."""
+    """The `result` of a native call. Raises EngineError if it is an error number."""
     if result < 0:
         raise EngineError(f"{_FAULTS[result]} {where}", code="logits_invalid")
     return result
 
 
 def order(row: Row, count: int) -> Ids:
-    """The `count` best tokens above -inf (fewer where there are fewer), in order: int32. Raises as `checked`."""
+    """The `count` best tokens above -inf (fewer if there are fewer), in order: int32. Raises like `checked`."""
     ids = np.empty(min(count, len(row)), np.int32)
     return ids[: checked(_order_tokens(row, ids), "")]
 
 
 def odds_of(logits: Row, top: float, inverse: float) -> Odds:
-    """The odds of each of `logits` at 1 / inverse degrees, those of `top` being 2^44."""
+    """The odds of each of `logits` at the temperature 1 / inverse; those of `top` are 2^44."""
     odds = np.empty(len(logits), np.int64)
     _odds_of(np.ascontiguousarray(logits, np.float32), top, inverse, odds)
     return odds
 
 
 def log_total(total: int) -> float:
-    """ln of a sum of odds, the unit taken out."""
+    """ln of a sum of odds in units of one."""
     return float(log_positive(total / UNIT))

@@ -1,4 +1,4 @@
-"""Regular expressions that stop a run: the `regex` library, bounded in time."""
+"""Regular expressions that stop an answer: the `regex` library, with a limit on time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import regex  # type: ignore[import-untyped]
 from cutaway.errors import EngineError
 
 SECONDS = 0.5
-"""The longest that one search may take. A pattern that backtracks longer ends its request with an error."""
+"""The maximum time of one search. A pattern that backtracks longer ends its request with an error."""
 
 
 class Pattern:
-    """A compiled stop pattern. Raises ValueError where `source` is no regular expression."""
+    """A compiled stop pattern. Raises ValueError if `source` is not a valid regular expression."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -25,13 +25,14 @@ class Pattern:
             raise ValueError("nested too deeply") from None
 
     def match_in(self, text: str, start: int, end: int) -> tuple[int, int] | None:
-        """The leftmost match in text[:end] that begins at `start` or later: its span. What lies before `start` is
-        there for anchors and look-behind. Raises EngineError after SECONDS."""
+        """The span of the leftmost match in text[:end] that begins at `start` or later. The text before `start` is used
+        for anchors and look-behind. Raises EngineError after SECONDS."""
         found = self._search(text, start, end, partial=False)
         return None if found is None else found.span()
 
     def hold_from(self, text: str, start: int, end: int) -> int:
-        """The first place, from `start`, at which a match could begin if text[:end] went on; `end` where none could."""
+        """The first place, from `start` on, at which a match could begin if text[:end] continued; `end` if there is
+        none."""
         found = self._search(text, start, end, partial=True)
         return end if found is None else int(found.start())
 

@@ -17,7 +17,7 @@ from cutaway.sampling.params import SamplingParams, check_names
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """name; what it is for, in a few words; the parameters that it sets."""
+    """A preset: its name, its purpose in a few words, and the parameters that it sets."""
 
     name: str
     use: str
@@ -54,7 +54,7 @@ _HUGGING_FACE = ("temperature", "top_p", "top_k", "min_p", "typical_p", "repetit
 
 
 def generation_settings(path: Path, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Where a model's files name sampling parameters, for `own_options`: GGUF metadata, or generation_config.json in or
+    """The sampling settings in a model's files, for `own_options`: GGUF metadata, or generation_config.json in or
     beside `path`."""
     if metadata:
         return metadata
@@ -66,8 +66,8 @@ def generation_settings(path: Path, metadata: Mapping[str, Any]) -> Mapping[str,
 
 
 def own_options(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampling options that a model's files name: GGUF metadata (`general.sampling.*`) or the content of
-    generation_config.json (`do_sample` false means temperature 0). Empty where they name none."""
+    """The sampling options in a model's files: GGUF metadata (`general.sampling.*`) or the contents of
+    generation_config.json (`do_sample` false means temperature 0). Empty if there are none."""
     found = {ours: _number(metadata[key]) for key, ours in _GGUF.items() if key in metadata}
     found |= {key: _number(metadata[key]) for key in _HUGGING_FACE if metadata.get(key) is not None}
     if metadata.get("do_sample") is False:
@@ -78,8 +78,8 @@ def own_options(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def preset(
     name: str, own: Mapping[str, Any] | None = None, recommended: Mapping[str, Any] | None = None, /, **options: Any
 ) -> SamplingParams:
-    """The parameters of a preset, `options` overriding. For `chat`, own: what the model's files say (see own_options);
-    recommended: what its makers recommend, where the files say nothing.
+    """The parameters of a preset, overridden by `options`. For `chat`, own: the options in the model's files (see
+    own_options); recommended: those of its makers, if the files have none.
 
     Raises ParameterError for an unknown preset or option.
     """
@@ -93,7 +93,7 @@ def preset(
 
 
 def _number(value: Any) -> Any:
-    """A float32 of a file as the decimal that was meant: 0.8, not 0.800000011920929."""
+    """A float32 from a file as the intended decimal: 0.8, not 0.800000011920929."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.item()
     return round(value, 6) if isinstance(value, float) else value

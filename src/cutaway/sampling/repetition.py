@@ -1,7 +1,8 @@
-"""A text that goes round in circles: an answer that ends with the same run of tokens again and again.
+"""Detects an answer that ends with the same sequence of tokens again and again.
 
-Exact, on token ids. Every EVERY tokens the places are looked up at which the last EVERY tokens stood before: a loop
-must be one of them, and in other text there is hardly any. The search is one call of the C library over two kilobytes.
+The detection is exact, on token ids. Every EVERY tokens it finds the places at which the last EVERY tokens occurred
+before: a loop must be one of them, and in other text there are hardly any. The search is one call of the C library over
+two kilobytes.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ from array import array
 from dataclasses import dataclass
 
 LONGEST = 512
-"""Tokens of the longest period that is seen."""
+"""The longest period that is detected, in tokens."""
 REPEATS = 10
 TOKENS = 200
-"""It is a loop from so many equal periods, and so many tokens in them, on."""
+"""The smallest number of equal periods, and of tokens in them, that is a loop."""
 EVERY = 16
-"""Tokens between two searches: so much later a loop may be seen."""
+"""Tokens between two searches; a loop may be detected that much later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The same `period` tokens came `repeats` times in a row."""
+    """The same `period` tokens occurred `repeats` times in a row."""
 
     period: int
     repeats: int
@@ -31,20 +32,21 @@ class Loop:
 
 
 class LoopDetector:
-    """Of one answer: `push` each token. The prompt does not count: repeating it may be what was wanted."""
+    """The detector of one answer: `push` each token. The prompt does not count, because repeating it may be
+    intended."""
 
     def __init__(self) -> None:
         self._tokens = array("i")
-        self._period = self._length = 0  # of the last loop: its tokens in all
+        self._period = self._length = 0  # of the last loop: its tokens in total
         self._inside = False
 
     @property
     def loop(self) -> Loop | None:
-        """The last one that was seen."""
+        """The last loop that was detected."""
         return Loop(self._period, self._length // self._period) if self._period else None
 
     def push(self, token: int) -> bool:
-        """Takes the next token: whether the answer is in a loop now."""
+        """Add the next token. Returns whether the answer is in a loop now."""
         tokens = self._tokens
         tokens.append(token)
         if self._inside:
@@ -68,7 +70,7 @@ class LoopDetector:
                 return
 
     def _extent(self, period: int, length: int) -> int:
-        """How many of the last tokens the loop holds, at least `length`."""
+        """The number of last tokens that belong to the loop, at least `length`."""
         tokens = self._tokens
         while length < len(tokens) and tokens[-length - 1] == tokens[period - length - 1]:
             length += 1

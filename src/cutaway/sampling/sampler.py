@@ -1,8 +1,8 @@
-"""One request's (and choice's) sampler: a row of logits in, a token out.
+"""The sampler of one choice of a request: a row of logits in, a token out.
 
 Two paths give the same token: the fused one (native: temperature, top_k, top_p, min_p and the draw over as few of the
-best tokens as settle it) and the stages one by one, which run when a recorder looks, for typical_p, XTC and mirostat,
-and for log-probabilities of the distribution drawn from. tests/sampling/test_equality.py holds them equal.
+best tokens as decide it), and the stages one by one, which run for recorders, for typical_p, XTC and mirostat, and for
+log-probabilities of the sampled distribution. tests/sampling/test_equality.py checks that they are equal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cutaway.text import Tokenizer
 from cutaway.trace import NULL, Recorder, StageRecord
 
 FUSED = ("top_k", "top_p", "min_p")
-"""The stages over candidates that the fused draw knows."""
+"""The stages over candidates that the fused draw supports."""
 
 UNFUSED = {
     p.name: p.default
@@ -35,16 +35,16 @@ UNFUSED = {
     if ":" in (p.stage or "") and p.stage_name in STAGES[STAGES.index("temperature") + 1 :]
     if p.stage_name not in FUSED
 }
-"""The parameters that switch on another one, and what leaves it off."""
+"""The parameters that enable a stage, and the values that leave it off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A token and what is known of it.
+    """A token and its figures.
 
-    logprob, rank (from 1), top (id, logprob): None and () unless `logprobs` asks for them or a recorder looks; of the
-    distribution that `logprobs_mode` names. before, after: the token's probability in the model's distribution and in
-    the one drawn from; stages: only when a recorder looks. The first stage, `model`, is the model's own distribution.
+    logprob, rank (from 1), top (id, logprob): None and () unless `logprobs` or a recorder requests them; from the
+    distribution that `logprobs_mode` selects. before, after: the token's probability in the model's distribution and in
+    the sampled one. stages: only for a recorder; the first, `model`, is the model's own distribution.
     """
 
     token: int
@@ -70,12 +70,13 @@ Draw = tuple[float, int, float, float, int]
 
 
 class Sampler:
-    """Chooses the tokens of one choice of one request, and remembers them.
+    """Chooses the tokens of one choice of a request, and keeps their history.
 
-    seed: the request's, drawn by the engine where it named none; choice: 0 to n - 1; prompt: its token ids; end_ids:
-    the model's end tokens; tokenizer: for bad words that are texts, DRY, constraints and the reasoning budget.
-    most_surprise: mirostat's state, in bits.
-    Raises ParameterError where they need it and there is none, and for a constraint that cannot be enforced.
+    seed: the request's, or one that the engine drew. choice: 0 to n - 1. prompt: its token ids. end_ids: the model's
+    end tokens. tokenizer: for bad words as texts, DRY, constraints and the reasoning budget. most_surprise: mirostat's
+    state, in bits.
+
+    Raises ParameterError if these need a tokenizer and there is none, and for a constraint that cannot be enforced.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Sampler:
         self.params = params
         self.seed = seed
         self.choice = choice
-        self._tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else None  # not where a test gives less
+        self._tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else None  # except if a test passes fewer
         self._history = History(prompt, ngram=int(params.no_repeat_ngram))
         self._form = form_stage(params, tokenizer, end_ids)
         self._edits = edits(params, end_ids=end_ids, tokenizer=tokenizer, form=self._form)
@@ -109,7 +110,7 @@ class Sampler:
         return tuple(self._history.generated)
 
     def draw(self) -> Draw | None:
-        """What the next token takes if nothing is wanted but the fused draw from the row as it is."""
+        """The arguments of the fused draw for the next token, or None if more than that draw is needed."""
         if self._edits or self._staged_only or self._fixed is None:
             return None
         if self._fixed < GREEDY_BELOW:
@@ -117,16 +118,16 @@ class Sampler:
         return 1.0 / self._fixed, *self._cut, self._uniform()
 
     def choose(self, logits: Row, recorder: Recorder = NULL, drawn: int | None = None) -> Choice:
-        """The next token. logits: float32 [vocab], left as it is. recorder: NULL unless somebody looks at this request.
-        drawn: what `draw_together` said of this row.
+        """The next token. logits: float32 [vocab], not changed. recorder: NULL unless this request is recorded. drawn:
+        the result of `draw_together` for this row.
 
-        Raises EngineError where the row holds NaN or +inf or leaves no token (nothing is remembered then), and
-        ParameterError at the first row where the parameters name a token that the vocabulary has not.
+        Raises EngineError if the row contains NaN or +inf or allows no token (the history is then unchanged), and
+        ParameterError at the first row if the parameters contain a token id outside the vocabulary.
         """
         raw = self._row(logits)
         surprise = self.most_surprise
         choice = self._chosen(raw, recorder, drawn)
-        if self._is_unused(choice.token):  # seldom: so it is looked at afterwards, and drawn again without all of them
+        if self._is_unused(choice.token):  # rare, so it is checked afterwards and drawn again without such tokens
             self.most_surprise = surprise
             choice = self._chosen(raw, recorder, None, masked=True)
         self.accept(choice.token)
@@ -162,12 +163,12 @@ class Sampler:
             self.most_surprise -= float(self.params.mirostat_eta) * (surprise - float(self.params.mirostat_tau))
 
     def _is_unused(self, token: int) -> bool:
-        """Whether it is an entry that pads the vocabulary, or lies beyond it: no text."""
+        """Whether the token only pads the vocabulary or lies beyond it, and so has no text."""
         names = self._tokenizer
         return names is not None and (token >= names.vocab_size or names.kind(token) == "unused")
 
     def _chosen(self, raw: Row, recorder: Recorder, drawn: int | None, *, masked: bool = False) -> Choice:
-        """masked: entries without text cannot come."""
+        """masked: exclude tokens without text."""
         views = Views() if recorder is not NULL else None
         row = self._edited(raw, views, masked=masked)
         if views is None and not self._staged_only:
@@ -177,7 +178,7 @@ class Sampler:
         return self._told(raw, token, kept, views)
 
     def accept(self, token: int) -> None:
-        """Takes `token` as the next of the output, whoever chose it."""
+        """Add `token` to the output, however it was chosen."""
         self._history.add(int(token))
         if self._form is not None:
             self._form.accept(int(token))
@@ -263,15 +264,15 @@ class Sampler:
 
 
 class Drawing(Protocol):
-    """Rows of logits that tokens can be drawn from where they lie: by (row, *Draw), a token or a fault below 0."""
+    """Rows of logits from which tokens can be drawn in place: by (row, *Draw), a token or a negative error number."""
 
     def draw(self, draws: Sequence[tuple[int, float, int, float, float, int]], /) -> list[int]: ...
 
 
 def draw_together(rows: Drawing, samplers: Mapping[int, Sampler]) -> dict[int, int]:
-    """Draw from several rows in one call: by row, what its sampler's `choose` takes as `drawn`.
+    """Draw from several rows in one call. Returns the argument `drawn` of each sampler's `choose`, by row.
 
-    samplers: whose next token a row gives; those that want more than a draw are left out.
+    samplers: by row; those that need more than a draw are left out.
     """
     draws = [(row, *draw) for row, sampler in samplers.items() if (draw := sampler.draw()) is not None]
     if len(draws) < 2:

@@ -45,7 +45,7 @@ StopKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StopReason:
-    """Why a run ended. matched: the token id, the text that matched, or None; at: index in the output of the token at
+    """Why an answer ended. matched: the token id, the matched text, or None. at: index in the output of the token at
     which it ended."""
 
     kind: StopKind
@@ -54,7 +54,7 @@ class StopReason:
 
 
 class TextSource(Protocol):
-    """What stops need of a detokenizer."""
+    """The detokenizer interface that stops need."""
 
     def push(self, id: int) -> str: ...
 
@@ -71,10 +71,10 @@ class Found:
 
 
 class StopChecker:
-    """Turns tokens into text that is safe to show, and ends the run. One per choice.
+    """Converts tokens to text that can be shown, and ends the answer. One per choice.
 
-    end_ids: the model's and the template's end tokens; room: how many tokens the context still has, None: no matter;
-    clock: seconds; the time limit counts from `started` (default: now).
+    end_ids: the end tokens of the model and the template. room: tokens left in the context; None: unlimited. clock:
+    seconds; the time limit counts from `started` (default: now).
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class StopChecker:
 
     @property
     def loop(self) -> Loop | None:
-        """The last loop that the tokens were in, whether or not it ended the run."""
+        """The last loop of the tokens, whether or not it ended the answer."""
         return self._loops.loop
 
     def push(self, token: int) -> tuple[str, StopReason | None]:
-        """Takes the next token: the text that may be shown now, and the reason if the run ends here.
+        """Add the next token. Returns the text that can be shown now, and the reason if the answer ends here.
 
-        With a reason the text is complete: nothing is held any more, `finish` gives "".
+        With a reason the text is complete: nothing is held back any more, and `finish` returns "".
         """
         assert not self._ended, "a run that has ended takes no more tokens"
         in_loop = self._loops.push(int(token))
@@ -125,7 +125,8 @@ class StopChecker:
         return shown, None
 
     def finish(self) -> str:
-        """Ends the run: the text still held. For runs that end otherwise (cancelled, an error); twice is harmless."""
+        """End the answer for another reason (cancelled, an error). Returns the text that was held back. May be called
+        twice."""
         if self._ended:
             return ""
         self._ended = True
@@ -146,21 +147,21 @@ class StopChecker:
 
 
 class Scan:
-    """Looks for stops in a growing text. text: all of it so far, if there are any to look for; include: show what
-    matched."""
+    """Searches a growing text for stops. text: all of it so far, if there are stops. include: show the match."""
 
     def __init__(self, strings: tuple[str, ...], patterns: tuple[str, ...], *, include: bool) -> None:
         self.text = ""
         self._strings = strings
         self._patterns = tuple(Pattern(source) for source in patterns)
-        self._from = [0] * len(self._patterns)  # before this, no match of the pattern can begin
+        self._from = [0] * len(self._patterns)  # no match of the pattern can begin before this
         self._include = include
         self._shown = 0
 
     def push(self, new: str, *, search: bool = True) -> tuple[str, Found | None]:
-        """Adds `new`: what may be shown, and the stop if there is one (then nothing more will be shown)."""
+        """Add `new`. Returns the text that can be shown, and the stop if there is one (then no more text will be
+        shown)."""
         if not self._strings and not self._patterns:
-            return new, None  # nothing to look for, nothing to hold
+            return new, None  # no stops, so nothing is held back
         start, self.text = len(self.text), self.text + new
         if self._patterns:
             found = self._grow(start, search=search)
@@ -171,7 +172,7 @@ class Scan:
         return self._show(min(self._string_hold(), *self._from, len(self.text))), None
 
     def release(self) -> str:
-        """What was held."""
+        """The text that was held back."""
         return self._show(len(self.text))
 
     def _show(self, upto: int) -> str:
@@ -180,7 +181,7 @@ class Scan:
         return shown
 
     def _string_after(self, start: int) -> Found | None:
-        """The stop string that ends first beyond `start`; of those that end there, the one that begins first."""
+        """The stop string that ends first after `start`; of several that end there, the one that begins first."""
         best: Found | None = None
         for string in self._strings:
             begin = self.text.find(string, max(0, start + 1 - len(string)))
@@ -191,7 +192,7 @@ class Scan:
         return best
 
     def _grow(self, start: int, *, search: bool) -> Found | None:
-        """One character at a time: strings and patterns at each length."""
+        """Add one character at a time: strings and patterns are checked at each length."""
         for end in range(start + 1, len(self.text) + 1):
             if search and (found := self._at(end)) is not None:
                 return found
@@ -214,7 +215,7 @@ class Scan:
         return min(hits, key=lambda found: found.start, default=None)
 
     def _string_hold(self) -> int:
-        """Where the longest end of the text that begins a stop string begins."""
+        """The start of the longest end of the text that begins a stop string."""
         hold = len(self.text)
         for string in self._strings:
             begin = max(0, len(self.text) + 1 - len(string))

@@ -1,1 +1,1 @@
-"""What an answer must be: schemas, grammars and tool calls, compiled for llguidance."""
+"""Constraints on answers: schemas, grammars and tool calls, compiled for llguidance."""

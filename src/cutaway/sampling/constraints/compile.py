@@ -1,9 +1,8 @@
-"""Constraints: what the output may be, compiled to a mask over the vocabulary by llguidance.
+"""Constraints on the output, compiled by llguidance to masks over the vocabulary.
 
-A request names one by plain data (SamplingParams: json_object, json_schema, regex, choice, grammar). It is compiled
-once (`compile_constraint`, cached by content); each choice owns a `Matcher`, which the sampler's `constraint` stage
-asks for the tokens that may come next. An end token is among them only where the output may end, and alone where it
-must.
+A request defines one by plain data (SamplingParams: json_object, json_schema, regex, choice, grammar). It is compiled
+once (`compile_constraint`, cached by content). Each choice owns a `Matcher`, from which the sampler's `constraint`
+stage gets the tokens that may come next. An end token is among them only if the output may end, and alone if it must.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ Row = NDArray[np.float32]
 
 
 class Constraint:
-    """A compiled constraint, shared by all who ask for the same. warnings: schema keywords that are annotations only
-    and were not enforced. seconds: what compiling took."""
+    """A compiled constraint, shared by all requests with equal constraints. warnings: schema keywords that are
+    annotations and were not enforced. seconds: the time of compilation."""
 
     def __init__(self, vocabulary: _Vocabulary, matcher: Any, warnings: tuple[str, ...], seconds: float) -> None:
         self.warnings = warnings
@@ -49,19 +48,19 @@ class Constraint:
 
 
 class Matcher:
-    """Follows one output: `restrict` before a token is chosen, `accept` after. The next mask is computed by a thread of
-    its own while the model computes the next logits."""
+    """Follows one output: `restrict` before a token is chosen, `accept` after. The next mask is computed by a separate
+    thread while the model computes the next logits."""
 
     def __init__(self, vocabulary: _Vocabulary, matcher: Any) -> None:
         self._vocabulary = vocabulary
         self._matcher = matcher
         self._mask = np.zeros((vocabulary.size + 31) // 32, np.uint32)
-        self._complete = False  # nothing but an end token may come
+        self._complete = False  # only an end token may come
         self._next: Future[None] | None = vocabulary.threads.submit(self._compute, None)
 
     def restrict(self, row: Row) -> None:
-        """Bans the tokens that may not come next. row: float32 [vocab], changed in place; it may be longer than the
-        tokenizer's vocabulary. Raises EngineError where nothing may come."""
+        """Ban the tokens that may not come next. row: float32 [vocab], changed in place; it may be longer than the
+        tokenizer's vocabulary. Raises EngineError if no token is allowed."""
         banned = self.banned()[: len(row)]
         row[len(banned) :] = -np.inf
         if not self._complete:
@@ -70,7 +69,7 @@ class Matcher:
         ends = [id for id in sorted(self._vocabulary.end_ids) if id < len(row)]
         kept = row[ends]
         row.fill(-np.inf)
-        row[ends] = kept if np.isfinite(kept).any() else 0.0  # min_tokens must not leave nothing
+        row[ends] = kept if np.isfinite(kept).any() else 0.0  # min_tokens must leave a token
 
     def banned(self) -> Bits:
         """bool [vocabulary]: the tokens that may not come next."""
@@ -80,7 +79,7 @@ class Matcher:
         return banned.view(np.bool_)
 
     def accept(self, token: int) -> None:
-        """Takes the next token of the output, whoever chose it. After an end token nothing but end tokens may come."""
+        """Accept the next token of the output, however it was chosen. After an end token only end tokens may come."""
         if self._next is not None:
             self._next.result()
         if self._complete or token in self._vocabulary.end_ids:
@@ -89,7 +88,7 @@ class Matcher:
             self._next = self._vocabulary.threads.submit(self._compute, token)
 
     def _compute(self, token: int | None) -> None:
-        """In a mask thread: take the token, and find what may follow."""
+        """In a mask thread: accept the token, and compute what may follow."""
         if token is not None:
             self._matcher.consume_token(token)
         self._matcher.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
@@ -122,7 +121,7 @@ def compile_constraint(
 
 
 class _Vocabulary:
-    """A tokenizer's tokens as llguidance needs them, and what was compiled for them."""
+    """A tokenizer's tokens in the form that llguidance needs, and the constraints compiled for them."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         from llguidance import LLTokenizer, TokenizerWrapper
@@ -135,7 +134,7 @@ class _Vocabulary:
         if not self.end_ids:
             raise ParameterError("this model has no end token, so an output of a fixed form could never end")
         wrapped = TokenizerWrapper(_Spelled(tokenizer))
-        # In two parts, with a breath for other threads between them: each holds the interpreter lock.
+        # In two parts, so that other threads can run between them: each part holds the interpreter lock.
         plain = LLTokenizer(wrapped, eos_token=sorted(self.end_ids), slices=[])
         time.sleep(0.005)
         self._tokenizer = plain.with_slices(LLTokenizer.general_slices())
@@ -174,7 +173,7 @@ class _Vocabulary:
 
 
     def _culprit(self, text: str, error: str) -> str:
-        """Where in a schema the error comes from: the innermost schema that gives the same one by itself."""
+        """The place of the error in the schema: the innermost schema that causes the same error on its own."""
         from llguidance import LLMatcher
 
         root = json.loads(text)
@@ -188,8 +187,8 @@ class _Vocabulary:
 
 
 class _Spelled:
-    """What llguidance's wrapper asks of a tokenizer. Control tokens count as markers, which a grammar can name; unused
-    and unknown tokens can never come."""
+    """The tokenizer interface of llguidance. Control tokens count as markers, which a grammar can name; unused and
+    unknown tokens can never come."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         vocabulary = tokenizer.vocabulary
@@ -198,7 +197,7 @@ class _Spelled:
         self.special_token_ids = [id for id in range(len(vocabulary)) if vocabulary.kind(id) == "control"]
         self.eos_token_id = min(tokenizer.end_ids)
         self.bos_token_id = tokenizer.bos_id
-        self._encode = WeakMethod(tokenizer.encode_part)  # what is cached for a tokenizer must not keep it alive
+        self._encode = WeakMethod(tokenizer.encode_part)  # the cache of a tokenizer must not keep it alive
 
     def __call__(self, text: bytes | str) -> list[int]:
         encode = self._encode()
@@ -219,7 +218,7 @@ def _vocabulary_of(tokenizer: Tokenizer) -> _Vocabulary:
 
 
 def _short(message: str) -> str:
-    """The telling part of an error of llguidance: of a syntax error the line that says what, else the first."""
+    """The informative part of an error of llguidance: the explanation of a syntax error, otherwise the first line."""
     lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
     for line in lines:
         if line.startswith("error:"):

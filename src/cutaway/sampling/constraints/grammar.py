@@ -1,4 +1,4 @@
-"""What a request asks for, as llguidance takes it: one grammar text per kind of constraint."""
+"""A request's constraint in the form that llguidance accepts: one grammar text per kind of constraint."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cutaway.sampling.params import ConstraintKind
 
 LONGEST_TEXT = 1 << 20
 BLANKS = r"[\x20\x0A\x0D\x09]{1,8}"
-"""JSON's blanks, at most eight between two parts: a model that loves newlines must come to an end."""
+"""JSON's white space, at most eight characters between two parts: a model that repeats newlines must come to an end."""
 JSON_OPTIONS = {
     "whitespace_pattern": BLANKS,
-    # A key spelled with \u escapes would be another spelling of one that was there already.
+    # A key with \u escapes would be another spelling of a key that is already present.
     "json_allowed_escapes": 'nrbtf\\"',
     "lenient": False,
     "coerce_one_of": False,
@@ -25,7 +25,7 @@ _GBNF_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.D
 
 
 def canonical(kind: ConstraintKind, source: Any, name: str) -> tuple[str, tuple[str, ...]]:
-    """The source as text, the same for equal constraints, and warnings. Raises ParameterError."""
+    """The source as text, equal for equal constraints, and warnings. Raises ParameterError."""
     if kind == "json_object":
         return '{"type": "object"}', ()
     if kind == "json_schema":
@@ -76,7 +76,7 @@ def _literal(character: str) -> str:
 
 
 def lark(text: str) -> str:
-    """A grammar in Lark or GBNF, as Lark. Raises ParameterError for GBNF that does not parse."""
+    """A grammar in Lark or GBNF, converted to Lark. Raises ParameterError for GBNF that cannot be parsed."""
     from llguidance.gbnf_to_lark import gbnf_to_lark, is_lark_syntax
 
     if is_lark_syntax(text):
@@ -87,7 +87,7 @@ def lark(text: str) -> str:
         return gbnf_to_lark(_GBNF_ESCAPE.sub(_spelled, text))
     except RecursionError:
         raise ParameterError(f"grammar is nested too deeply (more than {DEEPEST} levels are not needed)") from None
-    except Exception as error:  # the converter raises bare exceptions and trips over its own indices
+    except Exception as error:  # the converter raises bare exceptions, and index errors of its own
         what = "it ends inside an escape" if isinstance(error, IndexError) else error
         raise ParameterError(f"grammar (GBNF) cannot be used: {what}") from None
 

@@ -1,13 +1,13 @@
-"""Which JSON schemas are enforced whole. One that would be kept in part only is refused, with keyword and place.
+"""Checks which JSON schemas can be enforced completely. Others are refused, with keyword and place.
 
-llguidance enforces most of JSON Schema 2020-12 (and older drafts where they agree) and refuses what it cannot; here
-stands what it says nothing of: keywords of older drafts, keys that could come twice, numbers that a double cannot hold,
-characters that cannot be written, references that never end. Limits: 1 MiB of schema, 64 levels.
+llguidance enforces most of JSON Schema 2020-12 (and older drafts where they agree) and refuses what it cannot. This
+module handles what it accepts silently: keywords of older drafts, keys that could appear twice, numbers that a double
+cannot represent, characters that cannot be written, references that never end. Limits: 1 MiB of schema, 64 levels.
 
-Narrower than the schema, which is always allowed: properties come in the schema's order, and objects that name some and
-say nothing of further ones have no further ones (`closing`); at most 8 blanks between two parts of the JSON and none
-around it; no `\\uXXXX` escapes, so no U+007F either (llguidance takes it for a control character); integers without a
-fraction or exponent.
+The output is narrower than the schema, which is always allowed: properties are in the schema's order, and objects with
+properties that do not mention further ones have none (`closing`); there are at most 8 characters of white space between
+two parts of the JSON and none around it; there are no `\\uXXXX` escapes, so no U+007F either (llguidance treats it as a
+control character); integers have no fraction or exponent.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _SHORT_ESCAPES = "\b\t\n\f\r"
 def enforceable(
     schema: Any, name: str = "json_schema", *, dropped: list[str] | None = None
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """A copy of the schema, ready for llguidance, and warnings of keywords that do not constrain.
+    """A copy of the schema, ready for llguidance, and warnings about keywords that do not constrain.
 
-    schema: a mapping, a bool or JSON text. name: what to call it in errors. dropped: where a list is given, keywords
-    that cannot be enforced are left out, so that the schema accepts more, and each is added to it with its place and
-    the reason; else they are refused. Raises ParameterError.
+    schema: a mapping, a bool or JSON text. name: its name in errors. dropped: if a list is given, keywords that cannot
+    be enforced are removed, so that the schema accepts more, and each is added to the list with its place and the
+    reason; without a list they are refused. Raises ParameterError.
     """
     plain = _plain(schema, name)
     if plain is True:
@@ -83,21 +83,21 @@ _PARTNERS = {
     "prefixItems": ("items", "additionalItems"), "items": ("additionalItems",), "if": ("then", "else"),
     "contains": ("minContains", "maxContains"),
 }  # fmt: skip
-"""Keywords that say something else, and something narrower, where another is missing."""
+"""Keywords that have another, narrower meaning if another keyword is missing."""
 
 
 def drop(schema: dict[str, Any], keyword: str) -> str:
-    """Take a keyword out of a schema so that it accepts more, and never less. Returns what went, by name."""
+    """Remove a keyword from a schema so that it accepts more, and never less. Returns what was removed, by name."""
     gone = [name for name in (keyword, *_PARTNERS.get(keyword, ())) if name in schema]
     for name in gone:
         del schema[name]
     if "properties" in schema:
-        schema.setdefault("additionalProperties", True)  # it must not be closed for want of a keyword
+        schema.setdefault("additionalProperties", True)  # the schema must not become closed by the lack of a keyword
     return ", ".join(gone)
 
 
 def _plain(schema: Any, name: str) -> Any:
-    """The schema as JSON says it, sizes checked."""
+    """The schema as JSON values, with its size checked."""
     try:
         text = schema if isinstance(schema, str) else json.dumps(schema, default=_mapping, allow_nan=False)
         if len(text) > LONGEST:
@@ -141,7 +141,7 @@ class _Check:
         self._steps = 0
 
     def schema(self, schema: Any, place: str) -> None:
-        """A schema and all inside it; drops what says nothing."""
+        """A schema and everything inside it; keywords without meaning are removed."""
         if isinstance(schema, bool):
             return
         if not isinstance(schema, dict):
@@ -235,7 +235,7 @@ class _Check:
                 self._literal(keyword, inner, place)
 
     def ends(self, schema: Any, within: frozenset[str]) -> bool:
-        """Whether some JSON of finite size is accepted, as far as references decide it. within: references that are
+        """Whether some JSON of finite size is accepted, as far as references decide it. within: the references that are
         being followed."""
         if not isinstance(schema, dict):
             return schema is not False
@@ -253,7 +253,7 @@ class _Check:
         return all(self.ends(inner, within) for inner in self._needed(schema))
 
     def _needed(self, schema: dict[str, Any]) -> Iterator[Any]:
-        """The schemas that every value has to satisfy somewhere in it."""
+        """The schemas that every value must satisfy somewhere in it."""
         if isinstance(schema.get("allOf"), list):
             yield from schema["allOf"]
         properties, required = schema.get("properties"), schema.get("required")
@@ -265,7 +265,7 @@ class _Check:
             yield first[0] if isinstance(first, list) and first else schema.get("items", True)
 
     def _target(self, reference: str) -> Any:
-        """What a reference names; True if that is for llguidance to say."""
+        """The target of a reference; True if llguidance must resolve it."""
         target: Any = self._root
         if reference != "#" and not reference.startswith("#/"):
             return True

@@ -1,4 +1,4 @@
-"""A schema made looser where it cannot be enforced whole: keyword by keyword, and none that says more than it must."""
+"""Relaxes a schema that cannot be enforced completely, keyword by keyword and no more than necessary."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cutaway.sampling.constraints.subschemas import subschemas
 from cutaway.text import Tokenizer
 
 MOST_DROPPED, MOST_TRIED = 32, 128
-_LAST = ("type", "required", "properties", "$defs", "definitions")  # what is dropped only if nothing else helps
+_LAST = ("type", "required", "properties", "$defs", "definitions")  # removed only if nothing else helps
 
 
 def loosened(schema: Any, tokenizer: Tokenizer, name: str) -> tuple[dict[str, Any], list[str], tuple[str, ...]]:
-    """A schema of arguments that can be enforced and accepts all that `schema` accepts; what was dropped for it, each
-    as `keyword at place: why`; and warnings of keywords that never constrain.
+    """A schema of arguments that can be enforced and accepts everything that `schema` accepts; the removed keywords,
+    each as `keyword at place: why`; and warnings about keywords that never constrain.
 
-    Raises ParameterError where that is not found: the arguments can be held to nothing.
+    Raises ParameterError if there is no such schema: then the arguments cannot be constrained at all.
     """
     dropped: list[str] = []
     plain, warnings = enforceable(schema, name, dropped=dropped)
@@ -37,8 +37,8 @@ def loosened(schema: Any, tokenizer: Tokenizer, name: str) -> tuple[dict[str, An
 def _without_one(
     schema: Mapping[str, Any], tokenizer: Tokenizer, name: str, error: str, dropped: list[str]
 ) -> dict[str, Any]:
-    """The schema without the keyword that is to blame: the first without which there is no error, else another one.
-    What holds other schemas goes only if nothing inside it helps."""
+    """The schema without the keyword that causes the error: the first one without which there is no error, otherwise
+    another one. A keyword that contains schemas is removed only if removing keywords inside it does not help."""
     another: tuple[dict[str, Any], str] | None = None
     for place, keyword in islice(_candidates(schema, error), MOST_TRIED):
         if keyword in _LAST and another is not None:
@@ -61,7 +61,7 @@ def _without_one(
 
 
 def _candidates(schema: Mapping[str, Any], error: str) -> Iterator[tuple[str, str]]:
-    """Places and keywords, those first that the error names, inner ones before outer ones."""
+    """Places and keywords: first those that the error names, inner ones before outer ones."""
     inside: Sequence[tuple[str, dict[str, Any]]] = list(subschemas(dict(schema)))[::-1]
     every = [(place, keyword) for place, inner in inside for keyword in inner]
     yield from sorted(every, key=lambda found: (found[1] in _LAST, found[1] not in error))

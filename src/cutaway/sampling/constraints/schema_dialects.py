@@ -1,4 +1,4 @@
-"""What a JSON schema says in another draft's words, and what in it says nothing: brought to plain 2020-12."""
+"""Converts keywords of older drafts of JSON Schema to 2020-12, and removes those without meaning."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _EMPTY = ("dependentRequired", "dependentSchemas", "dependencies")
 
 
 def simplify(schema: dict[str, Any]) -> None:
-    """Change one schema, not those inside it, to one that accepts the same.
+    """Change one schema, without those inside it, to one that accepts the same.
 
-    Draft 4's `exclusiveMinimum: true` beside `minimum` becomes the number; what constrains nothing goes.
+    Draft 4's `exclusiveMinimum: true` beside `minimum` becomes the number; keywords that constrain nothing are removed.
     """
     for exclusive, bound in _BOUNDS:
         if isinstance(schema.get(exclusive), bool) and schema.pop(exclusive) and bound in schema:
@@ -36,7 +36,7 @@ def simplify(schema: dict[str, Any]) -> None:
 def _says_nothing(value: Any, keyword: str) -> bool:
     if value is True or value == {}:
         return True
-    return keyword == "propertyNames" and value == {"type": "string"}  # keys are
+    return keyword == "propertyNames" and value == {"type": "string"}  # keys are schemas
 
 
 def _conditions(schema: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The schemas inside a schema, and where they stand in it."""
+"""The schemas inside a schema, and their places in it."""
 
 from __future__ import annotations
 

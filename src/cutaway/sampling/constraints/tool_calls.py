@@ -1,6 +1,6 @@
-"""The grammar of an answer that calls tools.
+"""The grammar of an answer with tool calls.
 
-A call is one JSON value whose schema says both name and arguments, so that no border inside it falls between two
+A call is one JSON value whose schema defines both name and arguments, so that no boundary inside it lies between two
 grammars. Markers that are control tokens of the vocabulary are named as tokens, others are text.
 """
 
@@ -24,10 +24,10 @@ from cutaway.text.tools.formats import ToolFormat, control_markers, tool_format
 
 @dataclass(frozen=True, slots=True)
 class ToolConstraint:
-    """What a request with tools adds to its sampling parameters. grammar: for `SamplingParams.grammar`; None: none is
-    needed. visible_tokens: for `SamplingParams.visible_tokens`: control tokens that are markers of calls and must show
-    in the text for the parser. warnings: what is not enforced. opening: where the answer is either calls or a text of
-    another form: a pattern for how it begins if it is calls."""
+    """Additions to the sampling parameters of a request with tools. grammar: for `SamplingParams.grammar`; None: none
+    is needed. visible_tokens: for `SamplingParams.visible_tokens`: control tokens that are markers of calls and must
+    be in the text for the parser. warnings: about what is not enforced. opening: if the answer is either calls or a
+    text of another form, a pattern for the beginning of calls."""
 
     grammar: str | None
     visible_tokens: tuple[int, ...]
@@ -50,16 +50,18 @@ def tool_constraint(
     """The constraint for tool_choice. tools: OpenAI's `tools` (`{"type": "function", "function": {name, parameters}}`,
     or the functions alone).
 
-    choice: "auto": any text, and from an opening marker on a whole call of one of the tools; "required": at least one
-    call (with parallel false: one), nothing else; with `name`: exactly one call, of that tool; "none": no constraint.
-    The arguments follow the tool's schema. Where that cannot be enforced whole, a tool that says `"strict": true` is
-    refused (ParameterError with keyword and path); the arguments of others may be looser, with a warning that names
-    tool and keyword. A function without parameters, or with `properties` and none in them, takes `{}`.
-    form: what an answer that calls nothing must be, the arguments of `compile_constraint`: then "auto" is either calls
-    and nothing else, or such a text. Where calls have no marker (llama3, gemma), a text of the form that is written as
-    a call of one of the tools counts as one; "required" and `name` leave no room for a form.
-    Compiles each schema once: call it, as `compile_constraint`, from a thread of yours.
-    Raises ParameterError for no tools, an unknown name or choice, a bad schema.
+    choice: "auto": any text, and from an opening marker on a complete call of one of the tools; "required": at least
+    one call (exactly one if parallel is false) and nothing else; with `name`: exactly one call, of that tool; "none":
+    no constraint. The arguments follow the tool's schema. If that cannot be enforced completely, a tool with `"strict":
+    true` is refused (ParameterError with keyword and path); the schemas of others are relaxed, with a warning that
+    names tool and keyword. A function without parameters, or with empty `properties`, takes `{}`.
+
+    form: the form of an answer without calls, as arguments of `compile_constraint`. "auto" is then either calls and
+    nothing else, or such a text. If calls have no marker (llama3, gemma), a text of the form that is written as a call
+    of one of the tools counts as a call; "required" and `name` leave no room for a form.
+
+    Compiles each schema once; like `compile_constraint`, call it in a thread. Raises ParameterError for no tools, an
+    unknown name or choice, or an invalid schema.
     """
     known = tool_format(format)
     if choice not in ("auto", "required", "none"):
@@ -130,7 +132,7 @@ def _check_object(schema: Mapping[str, Any], called: str) -> None:
 
 
 def _names_nothing(parameters: Any) -> bool:
-    """Whether a function takes no arguments, as people write that: no property is named, and nothing else is said."""
+    """Whether a function takes no arguments, in the usual notations: it has no properties and says nothing else."""
     silent = {"type", "properties", "required", "title", "description", "$schema"}
     return isinstance(parameters, Mapping) and parameters.keys() <= silent and (
         parameters.get("properties") == {} and not parameters.get("required")
@@ -139,7 +141,7 @@ def _names_nothing(parameters: Any) -> bool:
 
 
 class _Writer:
-    """Lark for one format. `BODY` is what stands between the markers: one call, or the list of them."""
+    """The Lark grammar of one format. `BODY` is the part between the markers: one call, or a list of calls."""
 
     def __init__(self, format: ToolFormat, tokenizer: Tokenizer, tools: Sequence[Tool]) -> None:
         self._format = format
@@ -147,17 +149,17 @@ class _Writer:
         self._tools = tools
 
     def calls(self, *, many: bool) -> str:
-        """Nothing but calls: at least one, and if not `many` no second."""
+        """Only calls: at least one, and exactly one if not `many`."""
         return self._grammar(f"start: {self._several(many)}", many)
 
     def either(self, form: str, *, many: bool) -> str:
-        """Nothing but calls, or nothing but the form (the right side of a rule)."""
+        """Only calls, or only the form (the right side of a rule)."""
         marker = self._control(self._format.opens[0]) if self._format.bare else ""
         marked = f" | {marker} calls" if marker else ""
         return self._grammar(f"start: calls{marked} | form\ncalls: {self._several(many)}\nform: {form}", many)
 
     def opening(self) -> str:
-        """A pattern: how calls begin, by their marker, or where there is none by the name of a tool."""
+        """A pattern for the beginning of calls: their marker, or without a marker the name of a tool."""
         if not self._format.bare:
             return re.escape(self._format.opens[0])
         names = "|".join(re.escape(json.dumps(tool.name, ensure_ascii=False)) for tool in self._tools)
@@ -173,7 +175,7 @@ class _Writer:
         return f"{one}{more}"
 
     def free(self, *, many: bool) -> str:
-        """Any text, and calls in it, each whole from its (first) marker on."""
+        """Any text with calls in it, each complete from its (first) marker on."""
         format = self._format
         if format.bare:
             marked = f" | {self._marker(format.opens[0])} calls" if self._control(format.opens[0]) else ""
@@ -202,7 +204,7 @@ class _Writer:
 
     def _body(self, many: bool) -> str:
         format, options = self._format, {"x-guidance": JSON_OPTIONS}
-        if not format.arguments:  # the name stands before the arguments
+        if not format.arguments:  # the name comes before the arguments
             between = self._marker("[ARGS]")
             named = [f"{self._quoted(tool.name)} {between} arguments{i}" for i, tool in enumerate(self._tools)]
             schemas = [f"arguments{i}: %json {_json({**tool.schema, **options})}" for i, tool in enumerate(self._tools)]
@@ -239,7 +241,7 @@ def _json(value: Any) -> str:
 
 
 def moved(schema: Any, root: str) -> Any:
-    """A schema whose references, which count from its own root, count from where it now stands. root: that place."""
+    """A schema whose references, relative to its own root, are rewritten for its new place. root: that place."""
     if isinstance(schema, list):
         return [moved(inner, root) for inner in schema]
     if not isinstance(schema, Mapping):

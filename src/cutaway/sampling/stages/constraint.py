@@ -1,8 +1,8 @@
-"""The form of one choice's output: its constraint, and the reasoning that may stand before it.
+"""The form of one choice's output: its constraint, and the reasoning before it.
 
-A constraint speaks of the answer. With `reasoning` it is kept from the closing marker on; until then the output is
-free, but may not end. Where the prompt has not opened the reasoning, the output begins with the opening marker (if
-that is one token) or at once with the answer.
+A constraint applies to the answer. With `reasoning` it applies from the closing marker on; until then the output is
+free, but may not end. If the prompt has not opened the reasoning, the output begins with the opening marker (if that is
+one token) or directly with the answer.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from cutaway.sampling.stages.logit_edits import Edit, Needs
 from cutaway.text import Tokenizer
 
 GRACE = 3
-"""Tokens beyond the budget that may end a character begun within it: what is left of four bytes."""
+"""Tokens beyond the budget that may complete a character: the rest of four bytes."""
 
 
 class FormStage:
-    """Two stages over one state: `budget` (reasoning_budget) and `constrain` (constraint), and `accept` after a token.
+    """Two stages with one state: `budget` (reasoning_budget) and `constrain` (constraint), and `accept` after a token.
 
-    Raises ParameterError where the constraint cannot be enforced.
+    Raises ParameterError if the constraint cannot be enforced.
     """
 
     def __init__(self, params: SamplingParams, tokenizer: Tokenizer, end_ids: frozenset[int]) -> None:
@@ -51,7 +51,7 @@ class FormStage:
         return self._matcher
 
     def budget(self, row: Row, history: History) -> None:
-        """The closing marker, and nothing else, when the reasoning has had its tokens and stands between characters."""
+        """Force the closing marker when the reasoning has used its tokens and does not end inside a character."""
         if self._state == "inside" and self._closes():
             row.fill(-np.inf)
             row[self._closing[self._forced]] = 0.0
@@ -70,7 +70,7 @@ class FormStage:
             row[opening] = kept
 
     def accept(self, token: int) -> None:
-        """Takes the next token of the output."""
+        """Accept the next token of the output."""
         if self._state == "before":
             self._begin(token)
         elif self._state == "inside":
@@ -105,21 +105,21 @@ class FormStage:
             )
 
     def _closes(self) -> bool:
-        """Whether the next token is one of the closing marker's."""
+        """Whether the next token belongs to the closing marker."""
         if self._left is None or self._left > 0:
             return False
         return self._forced > 0 or self._left <= -GRACE or not _cut(self._tail)
 
 
 def _cut(text: bytes) -> bool:
-    """Whether it ends inside a character."""
+    """Whether the output ends inside a character."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(text)
     return bool(decoder.getstate()[0])
 
 
 def form_stage(params: SamplingParams, tokenizer: Tokenizer | None, end_ids: frozenset[int]) -> FormStage | None:
-    """The stage that the parameters ask for, or None. Raises ParameterError without a tokenizer."""
+    """The stages that the parameters need, or None. Raises ParameterError without a tokenizer."""
     if params.constraint is None and params.reasoning_budget is None:
         return None
     if tokenizer is None:

@@ -1,4 +1,4 @@
-"""A stage that a caller of the Python interface brings along."""
+"""A custom stage, given by a caller of the Python interface."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import numpy as np
 from numpy.typing import NDArray
 
 Stage = Callable[[NDArray[np.float32], Sequence[int], Sequence[int]], NDArray[np.float32] | None]
-"""`stage(logits, prompt, generated)`. `logits` float32 [vocab] is the stage's to change in place (-inf bans a token);
-it may also return a new row of that shape. `prompt` and `generated` are the token ids so far."""
+"""`stage(logits, prompt, generated)`. The stage may change `logits` (float32 [vocab]) in place (-inf bans a token) or
+return a new row of that shape. `prompt` and `generated` are the token ids so far."""

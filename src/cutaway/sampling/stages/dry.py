@@ -1,9 +1,9 @@
-"""DRY ("don't repeat yourself"): going on with a repetition costs the more, the longer it is (p-e-w, 2024).
+"""DRY ("don't repeat yourself"): a penalty on continuing a repetition that grows with its length (p-e-w, 2024).
 
-If the last n tokens, n >= dry_allowed_length, stood before at some place, the token that followed there loses
-dry_multiplier * dry_base ^ (n - dry_allowed_length); of several places the longest counts. A repetition does not reach
-over a token with which the text comes to contain one of dry_sequence_breakers (bytes, also across tokens), and not out
-of the last dry_penalty_last_n tokens (-1: all, 0: off).
+If the last n tokens, n >= dry_allowed_length, occurred before, the token that followed there loses dry_multiplier *
+dry_base ^ (n - dry_allowed_length); of several places the longest counts. A repetition does not extend across a token
+with which the text comes to contain one of dry_sequence_breakers (as bytes, also across tokens), nor beyond the last
+dry_penalty_last_n tokens (-1: all, 0: off).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def stage_dry(params: SamplingParams, needs: Needs) -> Edit | None:
 
 
 class Dry:
-    """The stage, and what it knows of the tokens so far.
+    """The stage, and its record of the tokens so far.
 
-    lengths[i]: how many tokens up to and with token i are the same as the last ones; kept up token by token.
+    lengths[i]: how many tokens up to and including token i equal the last ones; updated with each token.
     """
 
     def __init__(self, params: SamplingParams, token_bytes: Callable[[int], bytes]) -> None:
@@ -74,7 +74,7 @@ class Dry:
             self._add(token)
 
     def _start(self, tokens: Sequence[int]) -> None:
-        """All at once: the Z-function of the tokens read backwards (Gusfield 1997), linear in their number."""
+        """All lengths at once: the Z-function of the reversed tokens (Gusfield 1997), linear in their number."""
         n, back = len(tokens), list(reversed(tokens))
         same = [0] * n
         left = right = 0

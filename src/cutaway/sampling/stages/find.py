@@ -1,8 +1,8 @@
-"""The stages that parameters ask for, found through the table: "module:name" is `stage_name` of that module.
+"""The stages that parameters enable, found through the table: "module:name" is `stage_name` of that module.
 
-A stage before `temperature` is made by `stage_NAME(params, needs)`: an edit of the row (logit_edits.py), None where
-nothing is asked of it, or several edits with names of their own. A stage behind it is made for each token by
-`stage_NAME(params, vocab, moment)`: a cut of the candidates (truncation.py), or None.
+A stage before `temperature` is made by `stage_NAME(params, needs)`: an edit of the row (logit_edits.py), None if it is
+off, or several edits with names of their own. A stage after it is made for each token by `stage_NAME(params, vocab,
+moment)`: a cut of the candidates (truncation.py), or None.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AT_EASE = Moment()
 
 @cache
 def makers() -> tuple[tuple[tuple[str, Maker], ...], tuple[tuple[str, Maker], ...]]:
-    """The stages over the row and those over candidates, named, in the order of STAGES."""
+    """The stages over the row and those over candidates, by name, in the order of STAGES."""
     modules = {}
     for parameter in PARAMETERS:
         module, _, name = (parameter.stage or "").rpartition(":")
@@ -36,7 +36,7 @@ def makers() -> tuple[tuple[tuple[str, Maker], ...], tuple[tuple[str, Maker], ..
 def edits(
     params: SamplingParams, *, end_ids: frozenset[int], tokenizer: Encoder | None, form: FormState | None = None
 ) -> tuple[tuple[str, Edit], ...]:
-    """The edits that `params` ask for, named, in order. Raises ParameterError for bad words or DRY without a
+    """The edits that `params` enable, by name, in order. Raises ParameterError for bad words or DRY without a
     tokenizer."""
     needs = Needs(end_ids, tokenizer, form)
     found: list[tuple[str, Edit]] = []
@@ -48,6 +48,6 @@ def edits(
 
 
 def truncations(params: SamplingParams, vocab: int, moment: Moment = AT_EASE) -> tuple[tuple[str, Cut], ...]:
-    """The cuts that `params` ask for at one token, named, in order. vocab: tokens of the row."""
+    """The cuts that `params` enable at one token, by name, in order. vocab: tokens of the row."""
     made = ((name, make(params, vocab, moment)) for name, make in makers()[1])
     return tuple((name, cut) for name, cut in made if cut is not None)

@@ -1,4 +1,4 @@
-"""What a request has said so far, kept so that a penalty touches only the tokens concerned."""
+"""The tokens of a request so far, kept so that a penalty touches only the tokens concerned."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 
 class Tally:
-    """How often each token of a growing list came, as two parallel arrays in order of first appearance. Counted when
-    somebody asks: without penalties nobody does."""
+    """How often each token of a growing list occurred, as two parallel arrays in order of first appearance. Counted on
+    request only, because most requests have no penalties."""
 
     def __init__(self, tokens: list[int]) -> None:
         self._tokens = tokens
@@ -44,8 +44,8 @@ class Tally:
 
 
 class History:
-    """tokens: prompt and output; seen: tally of both; made: tally of the output; follows: for runs of `ngram` tokens,
-    which tokens came after each run of ngram - 1."""
+    """tokens: prompt and output. seen: the tally of both. made: the tally of the output. follows: for sequences of
+    `ngram` tokens, the tokens that followed each sequence of ngram - 1."""
 
     def __init__(self, prompt: Sequence[int], *, ngram: int = 0) -> None:
         self.prompt = tuple(int(token) for token in prompt)
@@ -66,7 +66,7 @@ class History:
             self._note(self.tokens[-self._ngram :])
 
     def last(self, count: int) -> tuple[int, ...]:
-        """The last `count` tokens (fewer where there are fewer)."""
+        """The last `count` tokens (fewer if there are fewer)."""
         return tuple(self.tokens[-count:]) if count else ()
 
     def _note(self, run: list[int]) -> None:

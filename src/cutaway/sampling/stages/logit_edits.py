@@ -1,7 +1,7 @@
-"""Stages over the whole row of logits, in place, each touching only the tokens it concerns.
+"""Stages over the whole row of logits, in place; each touches only the tokens concerned.
 
-An edit is `edit(row, history)`: `row` float32 [vocab] is the sampler's own copy; what is computed is rounded to
-float32 after each stage. -inf bans a token.
+An edit is `edit(row, history)`. `row` float32 [vocab] is the sampler's own copy, and results are rounded to float32
+after each stage. -inf bans a token.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FormState(Protocol):
 
 
 class Encoder(Protocol):
-    """What bad words and DRY need of a tokenizer."""
+    """The tokenizer interface that bad words and DRY need."""
 
     def token_bytes(self, id: int) -> bytes: ...
 
@@ -44,7 +44,7 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a stage may need beside the parameters. end_ids: the model's end tokens; form: the state of the output's
+    """What a stage may need besides the parameters. end_ids: the model's end tokens. form: the state of the output's
     form, if it has one."""
 
     end_ids: frozenset[int] = frozenset()
@@ -94,7 +94,7 @@ def stage_banned_tokens(params: SamplingParams, needs: Needs) -> Edit | None:
 
 
 def bad_sequences(words: Sequence[str | Sequence[int]], tokenizer: Encoder | None) -> list[tuple[int, ...]]:
-    """Token sequences of `words`: a text is spelled with and without a leading space."""
+    """Token sequences of `words`: a text is encoded with and without a leading space."""
     found: dict[tuple[int, ...], None] = {}
     for word in words:
         if not isinstance(word, str):
@@ -193,7 +193,7 @@ def _name(stage: Stage) -> str:
 
 
 def stage_stages(params: SamplingParams, needs: Needs) -> list[tuple[str, Edit]]:
-    """The own stages, under their own names."""
+    """The custom stages, under their own names."""
     return [(_name(stage), _own(stage)) for stage in params.stages]
 
 

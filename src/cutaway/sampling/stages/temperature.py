@@ -1,9 +1,9 @@
-"""The temperature of one token: fixed, by length, by entropy.
+"""The temperature of one token: fixed, by position, or by entropy.
 
-By length: a straight line from `temperature` to `temperature_end` over `temperature_length` tokens.
-By entropy: T = low + (high - low) * (H / ln n) ^ exponent, where low and high are temperature -/+ range (low at least
-0), H is the entropy at temperature 1 over the n tokens that are not banned. This is llama.cpp's `dynatemp`, there over
-what truncation has left.
+By position: a straight line from `temperature` to `temperature_end` over `temperature_length` tokens. By entropy: T =
+low + (high - low) * (H / ln n) ^ exponent, where low and high are temperature -/+ range (low at least 0), and H is the
+entropy at temperature 1 over the n tokens that are not banned. This is llama.cpp's `dynatemp`, which is applied after
+truncation there.
 """
 
 from __future__ import annotations
