@@ -1,4 +1,4 @@
-"""The one way from a chat to what the model sees: of every route of the server, and of Python."""
+"""The one conversion of a chat to the model's input, for every route of the server and for Python."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def chat_prompt(
 ) -> list[Segment]:  # fmt: skip
     """The chat as text and markers (see `ChatTemplate.render`, which takes the options).
 
-    tools: where the template does not show them they are described in the system message, with a warning; tool_format:
-    how the model writes calls, or None where that is not known. What the template leaves out is a warning, too
-    (TextLossWarning). Raises TemplateError; ParameterError for tools of a model of which nothing tells how it calls.
+    tools: if the template does not show them they are described in the system message, with a warning. tool_format: the
+    model's format of calls, or None if it is not known. Fields that the template ignores are a warning, too
+    (TextLossWarning). Raises TemplateError, and ParameterError for tools if the format of calls is not known.
     """
     known, messages, tools, added = _with_tools(template, messages, tools, tool_format)
     if added:
@@ -62,19 +62,19 @@ def _with_tools(
 
 
 def tool_format_of(template: ChatTemplate | None, name: str, family: str) -> str | None:
-    """How a model writes tool calls, by its template, its name, its family (a name tells more: SmolLM2 is a llama, and
-    writes calls in a way of its own); None where nothing tells."""
+    """The model's format of tool calls, by its template, its name or its family (a name says more: SmolLM2 is a llama
+    with a format of its own); None if it is not known."""
     source = template.source if template is not None else None
     return detect_tool_format(source, name) or detect_tool_format(source, family)
 
 
 def shows_tools(template: ChatTemplate) -> bool:
-    """Whether the template shows the model its tools."""
+    """Whether the template shows the tools to the model."""
     return renders_tools(template.source) or "tool_use" in template.named
 
 
 def _instructed(messages: list[dict[str, Any]], instructions: str) -> list[dict[str, Any]]:
-    """The instructions behind the system message there is, or as one."""
+    """The messages with the instructions at the end of the system message, or as a system message."""
     first = messages[0]
     if first["role"] == "system":
         return [{**first, "content": f"{first['content']}\n\n{instructions}"}, *messages[1:]]

@@ -1,4 +1,4 @@
-"""What of a text does not reach the model, as warnings."""
+"""Warnings about parts of a text that do not reach the model."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from contextvars import ContextVar
 
 
 class TextLossWarning(UserWarning):
-    """Part of a text cannot be written with a vocabulary, or is not shown by a template."""
+    """A part of a text cannot be expressed with a vocabulary, or is not shown by a template."""
 
 
 _known: ContextVar[bool] = ContextVar("losses_known", default=False)
 
 
 def warn_of_loss(what: str, stacklevel: int) -> None:
-    """stacklevel: as `warnings.warn` takes it, from the caller of this function."""
+    """stacklevel: as for `warnings.warn`, counted from the caller of this function."""
     if not _known.get():
         warnings.warn(what, TextLossWarning, stacklevel=stacklevel + 1)
 
 
 @contextmanager
 def losses_known() -> Iterator[None]:
-    """Inside, nothing is warned of: it was when the same text was first read. Of this thread only."""
+    """Suppresses these warnings within the block, because they were given when the same text was first processed.
+    Affects this thread only."""
     token = _known.set(True)
     try:
         yield

@@ -1,1 +1,1 @@
-"""Chat messages: their shape, the template that renders them, reasoning."""
+"""Chat messages: their format, the template that renders them, and reasoning."""

@@ -1,10 +1,10 @@
-"""Text from outside, on its way through a template, so that none of it can turn into a control token.
+"""Protects text from outside on its way through a template, so that none of it can become a control token.
 
-Wherever such text looks like a marker (``<|im_end|>``), a noncharacter is put behind the look-alike's first
-character. Markers that the template writes stay intact and are told apart that way; then the noncharacter goes out
-again. A template that looks into the text (``'</think>' in content``, ``content.split(...)``, ``content | length``)
-must find what was really sent, so text that was broken is a `GuardedText`, whose questions are answered as if nothing
-had been put in. Ordinary text stays a plain `str`.
+Wherever such text looks like a marker (``<|im_end|>``), a noncharacter is inserted after the look-alike's first
+character. Markers that the template writes stay intact and can be distinguished; then the noncharacter is removed
+again. A template that inspects the text (``'</think>' in content``, ``content.split(...)``, ``content | length``) must
+see the original text, so text with noncharacters is a `GuardedText`, whose methods behave as if they were not there.
+Other text stays a plain `str`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _NONCHARACTERS = tuple(map(chr, range(0xFDD0, 0xFDF0)))
 
 
 class Guard:
-    """Breaks look-alikes in everything that one rendering gets from outside.
+    """Breaks look-alikes in all values of one rendering that come from outside.
 
     Args:
-        markers: what must not be written by anybody but the template.
+        markers: texts that only the template may write.
         values: everything from outside; decides which noncharacter is free.
 
     Raises:
@@ -47,7 +47,7 @@ class Guard:
         self._text = guarded_type(self.character)
 
     def protect(self, value: Any) -> Any:
-        """`value` with every string in it broken, dictionary keys too; a copy made of plain JSON types."""
+        """`value` with every string in it broken, including dictionary keys; a copy made of plain JSON types."""
         if isinstance(value, str):
             return self._break(value)
         if isinstance(value, Mapping):
@@ -57,11 +57,11 @@ class Guard:
         return value
 
     def clean(self, text: str) -> str:
-        """Without the noncharacter: a plain `str`."""
+        """The text without the noncharacter: a plain `str`."""
         return str.replace(text, self.character, "")
 
     def join(self, parts: Iterable[str]) -> str:
-        """What the template wrote, in order; guarded if any part is."""
+        """The pieces that the template wrote, joined; guarded if any piece is."""
         return self._text._wrap("".join(parts))
 
     def _break(self, text: str) -> str:
@@ -86,7 +86,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 class GuardedText(str):
-    """A `str` with noncharacters in it that answers as if they were not there, and keeps them where it yields text."""
+    """A `str` with noncharacters that behaves as if they were not there, and keeps them in derived texts."""
 
     __slots__ = ()
     _character = ""
@@ -97,7 +97,7 @@ class GuardedText(str):
 
     @property
     def _sent(self) -> str:
-        """The text as it was sent."""
+        """The original text."""
         return str.replace(self, self._character, "")
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ class GuardedText(str):
         return (self[place] for place in range(len(self)))
 
     def __getitem__(self, place: SupportsIndex | slice, /) -> str:
-        """Characters by their place in the text as sent; each keeps the noncharacter behind it."""
+        """Characters by their place in the original text; each keeps the noncharacter after it."""
         units = [
             match[0]
             for match in re.finditer(rf"{self._character}*[^{self._character}]{self._character}*", str.__str__(self))
@@ -181,7 +181,7 @@ class GuardedText(str):
         return self._between(len(self), len(self._sent.rstrip(characters)))
 
     def _between(self, from_left: int, from_right: int) -> str:
-        """What is left when these many characters remain after stripping on the left, and on the right."""
+        """The text from which stripping removes all but these many characters on the left and on the right."""
         return self[len(self) - from_left : from_right]
 
     def removeprefix(self, prefix: str, /) -> str:
@@ -192,7 +192,7 @@ class GuardedText(str):
         return self[: len(self) - length] if length and self.endswith(suffix) else self
 
     def _pattern(self, text: str) -> re.Pattern[str]:
-        """Matches `text` whether or not it was broken."""
+        """A pattern that matches `text` with or without noncharacters."""
         inside = f"{self._character}*"
         return re.compile(inside.join(map(re.escape, _clean(text, self._character))) + inside)
 
@@ -202,7 +202,7 @@ class GuardedText(str):
         return [match.span() for match in self._pattern(text).finditer(str.__str__(self))]
 
     def _cut(self, spans: list[tuple[int, int]]) -> list[str]:
-        """What lies between the spans."""
+        """The text between the spans."""
         whole = str.__str__(self)
         starts = [0, *(end for _, end in spans)]
         ends = [*(start for start, _ in spans), len(whole)]
@@ -228,7 +228,7 @@ def _as_limit(count: SupportsIndex) -> int:
 
 
 def _on_clean(name: str) -> Callable[..., Any]:
-    """A question about the text: asked of the text as it was sent."""
+    """A method that inspects the text: applied to the original text."""
 
     def method(self: GuardedText, *arguments: Any) -> Any:
         return getattr(self._sent, name)(*(_clean_argument(argument, self._character) for argument in arguments))
@@ -245,7 +245,7 @@ def _clean_argument(argument: Any, character: str) -> Any:
 
 
 def _kept(name: str) -> Callable[..., Any]:
-    """A change to the text that the noncharacter passes through."""
+    """A method that changes the text and keeps the noncharacters."""
 
     def method(self: GuardedText, *arguments: Any) -> Any:
         changed = getattr(str, name)(self, *arguments)

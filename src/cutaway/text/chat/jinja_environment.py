@@ -22,7 +22,7 @@ class RefusedError(jinja2.TemplateError):
 
 
 class GenerationBlocks(Extension):
-    """``{% generation %}`` … ``{% endgeneration %}``: what the assistant wrote. Here it is only text like the rest."""
+    """``{% generation %}`` … ``{% endgeneration %}``: the assistant's text. Here it is treated like the rest."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
 
@@ -36,7 +36,7 @@ class GenerationBlocks(Extension):
 
 
 class _JoiningGenerator(CodeGenerator):
-    """Has ``a ~ b`` joined by the environment's `concat`, as macros and the template as a whole are."""
+    """Joins ``a ~ b`` with the environment's `concat`, like macros and the whole template."""
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - jinja2's visitor
         self.write("concat(map(str, (")
@@ -47,10 +47,10 @@ class _JoiningGenerator(CodeGenerator):
 
 
 def make_environment(join: Callable[[Iterable[str]], str]) -> ImmutableSandboxedEnvironment:
-    """The environment: blocks trimmed, loop controls, generation blocks, and the functions that templates count on.
+    """The environment: trimmed blocks, loop controls, generation blocks, and the functions that templates expect.
 
     Args:
-        join: puts together what a template, a macro or a ``set`` block wrote.
+        join: joins the output of a template, a macro or a ``set`` block.
     """
 
     @jinja2.pass_eval_context
@@ -78,7 +78,7 @@ def to_json(
 ) -> str:
     """JSON without HTML escapes and with all of Unicode, unlike Jinja's own filter."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
-    # The noncharacters stay: see `guarded`.
+    # The noncharacters are kept: see `guarded`.
     return re.sub(r"[^\x00-\x7f\ufdd0-\ufdef]+", _escaped, text) if ensure_ascii else text
 
 

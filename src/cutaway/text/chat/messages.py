@@ -1,4 +1,4 @@
-"""Chat messages as people and programs send them, brought to the one shape that templates count on."""
+"""Converts chat messages, in the forms that programs send, to the one form that templates expect."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from cutaway.errors import TemplateError
 
 # Some templates write "<|" + role + "|>": a role is a name, never a piece of markup.
 REASONING = ("reasoning_content", "reasoning", "thinking")
-"""What servers and templates call an assistant's reasoning."""
+"""The names of an assistant's reasoning in servers and templates."""
 _ROLE = re.compile(r"[\w.-]{1,64}")
 
 
 def checked_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Copies of the messages with `content` as one string and the arguments of tool calls as mappings.
 
-    Text parts of a content array are put together in order with nothing between them; content that is null or missing
-    beside tool calls or reasoning becomes "", or the text of a refusal. The role `developer` is `system`. The reasoning
-    of an assistant is `reasoning_content`, whichever of its names it came by.
+    Text parts of a content array are concatenated; content that is null or missing beside tool calls or reasoning
+    becomes "", or the text of a refusal. The role `developer` becomes `system`. The reasoning of an assistant becomes
+    `reasoning_content`, under whichever name it was sent.
 
     Raises:
-        TemplateError: no messages; one that is no mapping, has no usable role or content, or a part that is not text.
+        TemplateError: there are no messages, or one is not a mapping, has no usable role or content, or has a part that
+            is not text.
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise TemplateError(
@@ -56,7 +57,7 @@ def _message(message: Any, where: str) -> dict[str, Any]:
     made = {key: value for key, value in message.items() if value is not None}
     if calls := made.pop("tool_calls", None):
         made["tool_calls"] = _tool_calls(calls, where)
-    if role == "developer":  # OpenAI's newer name of the role; templates know the older one
+    if role == "developer":  # OpenAI's newer name of the role; templates use the older one
         made["role"] = "system"
     elif role == "assistant":
         _reasoning(made, where)
@@ -115,7 +116,7 @@ def _tool_call(call: Any, where: str) -> dict[str, Any]:
 
 
 def _arguments(arguments: Any, where: str) -> Any:
-    """Arguments as a mapping: a string holds them as JSON, which templates would otherwise encode a second time."""
+    """Arguments as a mapping: a string contains them as JSON, which templates would otherwise encode a second time."""
     if arguments is None or arguments == "":
         return {}
     if isinstance(arguments, str):

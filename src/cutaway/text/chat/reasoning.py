@@ -1,4 +1,4 @@
-"""Reasoning kept apart from the answer: `<think>` … `</think>`, and what other models write for it."""
+"""Separates reasoning from the answer: `<think>` … `</think>`, and the markers of other models."""
 
 from __future__ import annotations
 
@@ -33,35 +33,35 @@ REASONING_FORMATS = (
 
 @dataclass(frozen=True, slots=True)
 class ReasoningPiece:
-    """Text that was just told apart: reasoning, and content. Either may be ""."""
+    """Newly separated text: reasoning and content. Either may be ""."""
 
     reasoning: str
     content: str
 
 
 class ReasoningParser:
-    """Splits a growing text: `push(text)` and `finish()` give pieces; joined they are the same however it was cut.
+    """Splits a growing text. `push(text)` and `finish()` return pieces; joined they do not depend on how it was split.
 
     format: the markers. open: the prompt has already opened the reasoning (see `opens_reasoning`), so that the text
-    begins inside it. The markers are left out, and the blanks next to them. Only reasoning with which the text begins
-    is taken: a marker after other text is content. A marker that the model repeats (an opening one inside the
-    reasoning, a closing one right after it) is left out; reasoning that opens again before any content goes on.
-    closed: the reasoning is over. warnings: what was left out that says more than where the reasoning begins and ends.
+    begins inside it. The markers are removed, with the white space next to them. Only reasoning at the beginning of the
+    text is recognized: a marker after other text is content. A repeated marker (an opening one inside the reasoning, a
+    closing one right after it) is removed; reasoning that opens again before any content continues. closed: the
+    reasoning is complete. warnings: about removed text other than the expected markers.
     """
 
     def __init__(self, format: ReasoningFormat, *, open: bool = False) -> None:
         self._format = format
         self._state: Literal["before", "inside", "after", "content"] = "inside" if open else "before"
         self._buffer = ""
-        self._trim = True  # blanks that come now stand next to a marker, or at the start
-        self._between = ""  # what parts two runs of reasoning
+        self._trim = True  # white space that follows is next to a marker, or at the start
+        self._between = ""  # separates two runs of reasoning
         self._said = False  # there was reasoning
-        self._begun = False  # there was, since the last opening marker
+        self._begun = False  # there was reasoning since the last opening marker
         self.closed = False
         self.warnings: list[str] = []
 
     def push(self, text: str) -> ReasoningPiece:
-        """The next piece of the text."""
+        """Split the next piece of the text."""
         self._buffer += text
         reasoning, content = "", ""
         while self._buffer and self._state != "content":
@@ -77,8 +77,8 @@ class ReasoningParser:
         return ReasoningPiece(reasoning, content)
 
     def finish(self, *, cut: bool = False) -> ReasoningPiece:
-        """The text is over: what was held back. Reasoning that was not closed loses its blanks at the end. cut: the
-        text was ended by a limit or a stop; then the beginning of a marker at its end is left out."""
+        """End of the text: return what was held back. Reasoning that was not closed loses its white space at the end.
+        cut: the text was ended by a limit or a stop; then the beginning of a marker at its end is removed."""
         rest, self._buffer = self._buffer, ""
         held = begun(rest, self._markers())
         if cut and held < len(rest):
@@ -92,7 +92,7 @@ class ReasoningParser:
         return (self._format.start,) if self._state == "before" else (self._format.start, self._format.end)
 
     def _look(self) -> bool:
-        """Before the reasoning, or after it and before any content. Returns whether there may be more to take."""
+        """Before the reasoning, or after it and before any content. Returns whether there may be more to process."""
         start = self._buffer.lstrip()
         for marker in self._markers():
             if start.startswith(marker):
@@ -106,7 +106,7 @@ class ReasoningParser:
         return False
 
     def _take(self, marker: str, rest: str) -> None:
-        """A marker with which what is left begins."""
+        """The marker with which the remaining text begins."""
         self._buffer = rest
         if marker == self._format.end:
             self._repeated(marker)
@@ -115,7 +115,8 @@ class ReasoningParser:
             self._between = "\n\n" if self._said else ""
 
     def _reason(self) -> tuple[str, bool]:
-        """Inside: the reasoning up to the next marker or what may become one, and whether a marker was taken."""
+        """Inside: the reasoning up to the next marker or the possible beginning of one, and whether a marker was
+        removed."""
         if self._trim:
             self._buffer = self._buffer.lstrip()
             self._trim = not self._buffer
@@ -145,7 +146,8 @@ class ReasoningParser:
 
 
 def begun(text: str, markers: Collection[str]) -> int:
-    """Where the longest end of `text` begins that begins a marker, and is not the whole of one; its length if none."""
+    """The start of the longest end of `text` that is the beginning of a marker but not a whole one; its length if there
+    is none."""
     for start in range(max(0, len(text) + 1 - max(map(len, markers))), len(text)):
         if any(marker.startswith(text[start:]) for marker in markers):
             return start
@@ -153,20 +155,20 @@ def begun(text: str, markers: Collection[str]) -> int:
 
 
 def detect_reasoning(template_source: str | None) -> ReasoningFormat | None:
-    """The markers that a chat template knows, or None for a model that does not reason."""
+    """The markers that a chat template uses, or None for a model that does not reason."""
     source = template_source or ""
     return next((format for format in REASONING_FORMATS if format.end in source), None)
 
 
 def opens_reasoning(prompt_end: str, format: ReasoningFormat) -> bool:
     """Whether a rendered prompt ends inside the reasoning, so that the answer begins there. prompt_end: at least its
-    last few dozen characters. A template that opens it writes the marker last."""
+    last few dozen characters. A template that opens the reasoning writes the marker last."""
     return prompt_end.rstrip().endswith(format.start)
 
 
 def continued_reasoning(text: str, format: ReasoningFormat) -> Literal["open", "closed", "none"]:
-    """What a message that is continued has of reasoning: it stands open, it is over (as text was written), or nothing
-    of the message was written yet."""
+    """The state of the reasoning in a message that is continued: it is open, it is complete (its text is given), or
+    nothing of the message was written yet."""
     begins = text.lstrip()
     if not begins:
         return "none"
@@ -175,7 +177,7 @@ def continued_reasoning(text: str, format: ReasoningFormat) -> Literal["open", "
 
 
 def split_reasoning(text: str, format: ReasoningFormat, *, open: bool = False) -> ReasoningPiece:
-    """The whole of a whole text."""
+    """The split of a whole text."""
     parser = ReasoningParser(format, open=open)
     pieces = [parser.push(text), parser.finish()]
     return ReasoningPiece("".join(p.reasoning for p in pieces), "".join(p.content for p in pieces))

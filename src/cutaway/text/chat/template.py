@@ -1,4 +1,4 @@
-"""Chat messages to the text that a model was trained on, by the template that came with it."""
+"""Renders chat messages to the text that a model was trained on, with the template that comes with the model."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _KEY = "tokenizer.chat_template"
 
 
 class ChatTemplate:
-    """A chat template, compiled when first used (Jinja is not imported before).
+    """A chat template, compiled on first use (Jinja is not imported before).
 
     Args:
         source: the template.
-        tokenizer: knows the markers, and the names of the special tokens (`bos_token`, `eos_token`, …).
-        named: further templates by name; "tool_use" is taken when tools are given.
+        tokenizer: provides the markers, and the names of the special tokens (`bos_token`, `eos_token`, …).
+        named: further templates by name; "tool_use" is used when tools are given.
     """
 
     def __init__(self, source: str, tokenizer: Tokenizer, *, named: Mapping[str, str] | None = None) -> None:
@@ -41,26 +41,26 @@ class ChatTemplate:
         """Compile now.
 
         Raises:
-            TemplateError: it does not parse.
+            TemplateError: the template cannot be parsed.
         """
         guard = Guard(self._markers)
         for source in (self.source, *self.named.values()):
             self._compile(source, guard)
 
     def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[Segment]:
-        """The chat as text, in which only what the template itself wrote is read as markers.
+        """The chat as text, in which only text that the template wrote is read as markers.
 
         Args:
-            messages: role, content, and what else the template knows (`tool_calls`, `name`, …).
-            options: see `written`; further ones are variables of the template.
+            messages: role, content, and other fields that the template uses (`tool_calls`, `name`, …).
+            options: see `written`; others are variables of the template.
 
         Raises:
-            TemplateError: messages that cannot be used; the template does not parse, fails, or refuses them (then with
-                the template's own words and code "template_refused").
-            ParameterError: both a head and a message to be continued.
+            TemplateError: the messages cannot be used, or the template cannot be parsed, fails, or rejects them (then
+                with the template's own message and the code "template_refused").
+            ParameterError: both a generation prompt and a continued message are requested.
 
         Warns:
-            TextLossWarning: of fields of messages that the template does not read.
+            TextLossWarning: about fields of messages that the template does not use.
         """
         text, guard, chat = self.written(messages, **options)
         for what in unread(chat):
@@ -156,7 +156,7 @@ class ChatTemplate:
             ) from error
 
     def segments(self, text: str, guard: Guard) -> list[Segment]:
-        """What `written` gave, cut where the template wrote markers; without the noncharacters."""
+        """The output of `written`, split at the markers that the template wrote, without the noncharacters."""
         return list(self._cut(text, guard))
 
     def _cut(self, text: str, guard: Guard) -> Iterator[Segment]:
@@ -171,7 +171,7 @@ class ChatTemplate:
 
 
 def _as_called(message: dict[str, Any], source: str) -> dict[str, Any]:
-    """The message with its reasoning under the name that the template reads."""
+    """The message with its reasoning under the name that the template uses."""
     if "reasoning_content" not in message:
         return message
     name = next((name for name in REASONING if re.search(rf"""[.'"]{name}\b""", source)), REASONING[0])
@@ -189,7 +189,7 @@ def load_template(path: Path, metadata: Mapping[str, Any], tokenizer: Tokenizer)
 
 
 def require_template(template: ChatTemplate | None) -> ChatTemplate:
-    """The template of a model that chat needs.
+    """The template of a model that a chat needs.
 
     Raises:
         TemplateError: it has none (code "template_missing").
@@ -212,7 +212,7 @@ def _in_metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _in_files(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Later pairs win: chat_template.jinja over tokenizer_config.json, as Hugging Face has it."""
+    """Later pairs take precedence: chat_template.jinja over tokenizer_config.json, as in Hugging Face."""
     for name in ("chat_template.json", "tokenizer_config.json"):
         file = folder / name
         if file.is_file():
@@ -238,7 +238,7 @@ def _special_tokens(tokenizer: Tokenizer) -> dict[str, str]:
 
 
 def _cut_at(text: str, sentinel: str) -> str:
-    """The text up to the end of the message to be continued."""
+    """The text up to the end of the message that is continued."""
     place = text.rfind(sentinel)
     if place < 0:
         raise TemplateError("the last message cannot be continued: the template does not render its text unchanged")

@@ -1,4 +1,4 @@
-"""Which fields of a chat's messages a template has looked at, so that none is left out without a word."""
+"""Records which fields of a chat's messages a template has read, so that unread fields cause a warning."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from typing import Any
 
 PLUMBING = frozenset({"role", "id", "type", "index", "status", "tool_call_id", "cache_control"})
-"""Fields that tie messages together and say nothing to a model. What `tool_call_id` says, the order says, too."""
+"""Fields that link messages and have no meaning for a model. The order of messages expresses `tool_call_id`."""
 
 
 class Watched(dict[str, Any]):
-    """A message that remembers which of its fields were read."""
+    """A message that records which of its fields were read."""
 
     def __init__(self, message: Mapping[str, Any]) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class Watched(dict[str, Any]):
 
 
 def unread(messages: Sequence[Watched]) -> Iterator[str]:
-    """Warnings of what a template did not look at, the same field of several messages in one."""
+    """Warnings about fields that a template did not read; the same field of several messages has one warning."""
     found: dict[str, list[int]] = {}
     for number, message in enumerate(messages, 1):
         for field, value in dict.items(message):
@@ -48,7 +48,7 @@ def unread(messages: Sequence[Watched]) -> Iterator[str]:
 
 
 def _misordered(messages: Sequence[Watched]) -> Iterator[str]:
-    """Results of tools that stand in another order than their calls, where the template shows no ids."""
+    """A warning if results of tools are in another order than their calls and the template shows no ids."""
     called: list[Any] = []
     results: list[Any] = []
     for number, message in enumerate((*messages, Watched({})), 1):

@@ -1,1 +1,1 @@
-"""Text to token ids and back, from every format a tokenizer comes in."""
+"""Text to token ids and back, for every format of tokenizer."""

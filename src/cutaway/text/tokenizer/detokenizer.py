@@ -1,4 +1,4 @@
-"""Token ids back to text, one at a time."""
+"""Token ids to text, one at a time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 
 class Detokenizer:
-    """Turns tokens into text as they come: never half a character, nothing lost, joined pieces equal the whole decode.
+    """Converts tokens to text as they arrive: characters are never split, nothing is lost, and joined pieces equal the
+    whole decoded text.
 
     Args:
         token_bytes: bytes that a token adds to the text.
-        strip_space: the text's first space is the prefix that encoding adds (SentencePiece), and is dropped.
+        strip_space: drop the text's first space, which is the prefix that encoding adds (SentencePiece).
     """
 
     __slots__ = ("_decoder", "_strip_space", "_token_bytes")
@@ -26,7 +27,7 @@ class Detokenizer:
         return self._emit(self._decoder.decode(self._token_bytes(id)))
 
     def flush(self) -> str:
-        """What is left at the end: bytes of a character cut short, as one U+FFFD; otherwise ""."""
+        """The rest at the end: the bytes of an incomplete character as one U+FFFD, otherwise ""."""
         text = self._emit(self._decoder.decode(b"", final=True))
         self._decoder.reset()
         return text

@@ -1,4 +1,4 @@
-"""The part that the `tokenizers` library does: plain text to ids, with no marker ever read from the text."""
+"""Encodes plain text with the `tokenizers` library; markers are never read from the text."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cutaway.errors import TokenizerError
 
 
 class Place(IntEnum):
-    """Where a text to encode stands, which decides whether SentencePiece's prefix space is put before it.
+    """The place of a text, which decides whether SentencePiece's prefix space is put before it.
 
-    START: at the very start of a whole text. MARKER: right behind a control token. INSIDE: behind other text, where
-    nothing is ever put in between.
+    START: at the start of a whole text. MARKER: directly after a control token. INSIDE: after other text, where nothing
+    is inserted.
     """
 
     START = 0
@@ -32,18 +32,20 @@ class Span(NamedTuple):
     end: int
 
 
-# Characters that `quick` encodes before the library is built after all.
+# Number of characters that `quick` encodes before the library is built.
 QUICK = 1 << 14
 
 
 class Encoder:
-    """Encodes plain text, built when first needed (building is what costs, and a file's other facts do not need it).
+    """Encodes plain text. The library's tokenizer is built on first use, because building is costly and often not
+    needed.
 
     Args:
         build: makes a `tokenizers.Tokenizer` for each `Place`; they share one model.
-        prefix: what is put before a text at the start.
-        marker_prefix: what is put before a text behind a marker; None: the same.
-        quick: the same ids for a short text without building; None where it cannot say. It may forget its text.
+        prefix: put before a text at the start.
+        marker_prefix: put before a text after a marker; None: the same.
+        quick: the same ids for a short text without building; None if it cannot encode the text. It may discard the
+            text.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Encoder:
         self._left = QUICK
 
     def prepare(self) -> tuple[Any, Any, Any]:
-        """Build now (once, from whichever thread comes first)."""
+        """Build now (once, in the first thread that needs it)."""
         with self._lock:
             if self._built is None:
                 assert self._build is not None
@@ -81,7 +83,7 @@ class Encoder:
         return list(self._encoding(text, place).ids)
 
     def spans(self, text: str, place: Place) -> list[Span]:
-        """As `ids`, with the characters each id came from."""
+        """Like `ids`, with the characters of each id."""
         encoding = self._encoding(text, place)
         shift = len(self._prefixes[place])
         return [
@@ -98,7 +100,7 @@ class Encoder:
 
 
 def not_text(text: object) -> TokenizerError:
-    """What to say of something that cannot be encoded as UTF-8."""
+    """The error for a text that cannot be encoded as UTF-8."""
     if not isinstance(text, str):
         return TokenizerError(f"text to encode must be a string, not {type(text).__name__}")
     where = next((place for place, character in enumerate(text) if "\ud800" <= character <= "\udfff"), None)
@@ -107,7 +109,7 @@ def not_text(text: object) -> TokenizerError:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No garbage collection inside: building makes hundreds of thousands of objects, none of them garbage."""
+    """Disables garbage collection: building makes hundreds of thousands of objects, none of them garbage."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Which tokens end a turn or a text."""
+"""Finds the tokens that end a turn or a text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from cutaway.text.tokenizer.vocabulary import NORMAL, Vocabulary
 
-# End of turn, of message, or of text, as the well-known families name them.
+# The end of a turn, a message or a text in well-known families.
 _NAMES = (
     "<|im_end|>",
     "<|eot_id|>",

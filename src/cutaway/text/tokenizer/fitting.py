@@ -1,4 +1,4 @@
-"""A tokenizer brought to the rows of the model's embedding, which may be more or fewer than its tokens."""
+"""Fits a tokenizer to the rows of the model's embedding, which may be more or fewer than its tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from cutaway.text.tokenizer.vocabulary import UNUSED
 
 
 def fit(tokenizer: Tokenizer, rows: int) -> None:
-    """Ids beyond the tokens become entries without text; markers and end tokens beyond the rows go, with a warning.
+    """Ids beyond the tokens become entries without text. Markers and end tokens beyond the rows are removed, with a
+    warning.
 
     Raises:
         TokenizerError: tokens of text, or those that begin or end one, have no row.

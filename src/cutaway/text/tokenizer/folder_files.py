@@ -1,4 +1,4 @@
-"""What the small JSON files of a model's folder say of its tokens."""
+"""Reads the token settings in the small JSON files of a model's folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROLES = ("bos", "eos", "unk", "pad")
 
 
 def read_json(file: Path) -> tuple[str, dict[str, Any]]:
-    """A file's text, and the object that it holds. Raises TokenizerError."""
+    """A file's text, and the JSON object in it. Raises TokenizerError."""
     try:
         text = file.read_text("utf-8")
         content = json.loads(text)
@@ -25,12 +25,12 @@ def read_json(file: Path) -> tuple[str, dict[str, Any]]:
 
 
 def read_if_there(file: Path) -> dict[str, Any]:
-    """The object in a file; empty if there is no file. Raises TokenizerError."""
+    """The JSON object in a file; empty if there is no file. Raises TokenizerError."""
     return read_json(file)[1] if file.is_file() else {}
 
 
 def named_ends(folder: Path) -> list[int]:
-    """The end tokens that the first file names which names any, as transformers has it."""
+    """The end tokens of the first file that has any, as in transformers."""
     for name in ("generation_config.json", "config.json"):
         content = read_if_there(folder / name)
         inner = content.get("text_config")
@@ -42,7 +42,7 @@ def named_ends(folder: Path) -> list[int]:
 
 
 def role_text(config: Mapping[str, Any], role: str) -> str | None:
-    """The text of the token that has a role ("bos", "eos", "unk", "pad"), written as text or as an object."""
+    """The text of the token with a role ("bos", "eos", "unk", "pad"), given as text or as an object."""
     token = config.get(f"{role}_token")
     if isinstance(token, dict):
         token = token.get("content")

@@ -31,10 +31,11 @@ from cutaway.text.tokenizer.vocabulary import (
 from cutaway.text.tokenizer.word_merges import WordMerges
 
 _PREFIX = "tokenizer.ggml."
-# Architectures whose control tokens swallow the blanks behind them, except for these (Phi-3's tokenizer.json says so).
+# Architectures whose control tokens absorb the white space after them, except these (according to Phi-3's
+# tokenizer.json).
 _SWALLOWS_BLANKS = frozenset({"phi3"})
 _KEEPS_BLANKS = frozenset({"<unk>", "<s>", "<|endoftext|>"})
-# Architectures whose pieces rank by their place in the file: the scores do not say.
+# Architectures whose pieces are ranked by their place in the file, because the scores are not informative.
 _RANK_BY_PLACE = frozenset({"gemma", "gemma2", "gemma3", "gemma3n"})
 
 
@@ -42,12 +43,12 @@ def tokenizer_from_gguf(path: Path, metadata: Mapping[str, Any]) -> Tokenizer:
     """The tokenizer that a GGUF file describes.
 
     Args:
-        path: the file; what is costly to find is cached beside it.
+        path: the file; costly results are cached beside it.
         metadata: its key-values; string arrays as lists of str, number arrays as NumPy arrays.
 
     Raises:
         TokenizerError: the vocabulary is missing or contradicts itself.
-        UnsupportedError: a kind of vocabulary or of pre-tokenizer that is not known.
+        UnsupportedError: the kind of vocabulary or pre-tokenizer is not known.
     """
     model = metadata.get(_PREFIX + "model")
     if model not in {"gpt2", "llama", "gemma4"}:
@@ -98,7 +99,7 @@ def _build_byte_level(vocabulary: Vocabulary, merges: list[str], kind: PreTokeni
 
 
 def _byte_level_ids(vocabulary: Vocabulary) -> dict[str, int]:
-    """Ids by byte-level spelling; words that some converters left as plain text are spelled anew."""
+    """Ids by byte-level spelling; words that some converters left as plain text are converted."""
     ids = dict(vocabulary.ids)
     for id in vocabulary.of_type(UNUSED):
         ids.pop(vocabulary.tokens[id], None)
@@ -137,12 +138,13 @@ def _sentencepiece(path: Path, metadata: Mapping[str, Any], vocabulary: Vocabula
         return _build_sentencepiece(vocabulary, spellings, pairs, special.unk)
 
     markers = _markers(vocabulary, rstrip=prefix and architecture in _SWALLOWS_BLANKS)
-    encoder = Encoder(build, prefix=" " * prefix)  # at the start and behind each control token, as llama.cpp has it
+    encoder = Encoder(build, prefix=" " * prefix)  # at the start and after each control token, like llama.cpp
     return Tokenizer(vocabulary, encoder, markers, special, strip_space=prefix)
 
 
 def respelled(vocabulary: Vocabulary) -> list[str]:
-    """Spellings as the merges see text: tokens of blanks are written with blanks, but blanks reach merges as U+2581."""
+    """Spellings as the merges see text: tokens of white space are spelled with spaces, which reach the merges as
+    U+2581."""
     return [
         SPACE * len(spelling) if " " in spelling and not spelling.strip(" ") else spelling
         for spelling in vocabulary.tokens
@@ -152,7 +154,7 @@ def respelled(vocabulary: Vocabulary) -> list[str]:
 def merge_pairs(
     path: Path, vocabulary: Vocabulary, spellings: list[str], scores: NDArray[np.float64]
 ) -> list[tuple[str, str]]:
-    """The merges of a vocabulary with scores, in order of rank; kept beside the file at `path`."""
+    """The merges of a vocabulary with scores, in order of rank; cached beside the file at `path`."""
     from cutaway.text.tokenizer import merge_cache, sentencepiece
 
     key = merge_cache.content_key("\n".join(spellings).encode(), vocabulary.types.tobytes(), scores.tobytes())
@@ -184,7 +186,7 @@ def _build_sentencepiece(
 
 
 def _text_tokens(vocabulary: Vocabulary) -> list[Any]:
-    """User-defined tokens that are text: found whole wherever they stand. Runs of blanks are left to the merges."""
+    """User-defined tokens that are text and are always matched as a whole. Runs of spaces are left to the merges."""
     from tokenizers import AddedToken
 
     return [AddedToken(text, normalized=False, special=False) for text in _whole_texts(vocabulary)]
@@ -198,7 +200,8 @@ def _whole_texts(vocabulary: Vocabulary) -> list[str]:
 
 
 def _markers(vocabulary: Vocabulary, *, rstrip: bool = False) -> Markers:
-    """Control tokens, and user-defined ones that are not text. `rstrip`: blanks after a control token belong to it."""
+    """Control tokens, and user-defined ones that are not text. `rstrip`: white space after a control token belongs to
+    it."""
     tokens = vocabulary.tokens
     found = vocabulary.of_type(CONTROL) + [id for id in vocabulary.of_type(USER) if is_structural(tokens[id])]
     return Markers({tokens[id]: Marker(id, rstrip=rstrip and tokens[id] not in _KEEPS_BLANKS) for id in found})
@@ -231,7 +234,7 @@ def _strings(metadata: Mapping[str, Any], name: str) -> list[str] | PackedString
 
 
 def _split(merges: list[str]) -> list[tuple[str, str]]:
-    """Merges, each written as its two parts with a space between."""
+    """Merges, each as its two parts with a space between them."""
     parts = " ".join(merges).split(" ")
     if len(parts) != 2 * len(merges):
         raise TokenizerError("tokenizer.ggml.merges: every merge must be two parts with one space between")

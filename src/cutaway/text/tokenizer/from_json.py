@@ -32,8 +32,8 @@ def tokenizer_from_json(folder: Path) -> Tokenizer:
     """The tokenizer in a model's folder.
 
     Raises:
-        TokenizerError: no tokenizer.json, or one that contradicts itself.
-        UnsupportedError: a kind of model or decoder that is not known.
+        TokenizerError: there is no tokenizer.json, or it contradicts itself.
+        UnsupportedError: the kind of model or decoder is not known.
     """
     if not (folder / "tokenizer.json").is_file():
         raise TokenizerError(
@@ -56,7 +56,7 @@ def tokenizer_from_json(folder: Path) -> Tokenizer:
     kept = [entry for entry in added if not _is_marker(entry)]
     known = _model_ids(model)
     if missing := [entry for entry in kept if entry["content"] not in known]:
-        # The library numbers added tokens itself, unless the model knows them.
+        # The library numbers added tokens itself, unless the model contains them.
         _teach(model, missing)
         text = json.dumps(content, ensure_ascii=False)
     encoder = Encoder(lambda: _build(text, kept, content))
@@ -64,7 +64,7 @@ def tokenizer_from_json(folder: Path) -> Tokenizer:
 
 
 def _parts(content: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """A component's parts, whether or not it is a sequence."""
+    """The parts of a component, which may be a sequence."""
     part = content.get(name)
     if not isinstance(part, dict):
         return []
@@ -95,12 +95,12 @@ def _strips_space(content: Mapping[str, Any]) -> bool:
 
 
 def _prepends(metaspace: Mapping[str, Any]) -> str:
-    """Where a Metaspace puts its prefix space: "first", "always" or "never"; old files have a flag instead."""
+    """Where a Metaspace inserts its prefix space: "first", "always" or "never"; old files have a flag instead."""
     return str(metaspace.get("prepend_scheme", "always" if metaspace.get("add_prefix_space", True) else "never"))
 
 
 def _model_ids(model: Mapping[str, Any]) -> dict[str, int]:
-    """Id of each piece: BPE lists them with ids, Unigram in order, with scores."""
+    """The id of each piece: BPE lists them with ids, Unigram in order with scores."""
     if isinstance(model["vocab"], dict):
         return dict(model["vocab"])
     try:
@@ -110,7 +110,7 @@ def _model_ids(model: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _teach(model: dict[str, Any], missing: list[dict[str, Any]]) -> None:
-    """Put added tokens that are text into the model's vocabulary, under their ids."""
+    """Add tokens that are text to the model's vocabulary, under their ids."""
     if isinstance(model["vocab"], dict):
         model["vocab"].update((entry["content"], entry["id"]) for entry in missing)
         return
@@ -120,7 +120,7 @@ def _teach(model: dict[str, Any], missing: list[dict[str, Any]]) -> None:
         gap = entry["id"] - len(model["vocab"])
         if gap > 1024:
             raise TokenizerError(f"tokenizer.json: added token {entry['content']!r} lies {gap} ids beyond the pieces")
-        model["vocab"] += [[f"\ufdd0{len(model['vocab']) + n}", -1e9] for n in range(gap)]  # no text holds it
+        model["vocab"] += [[f"\ufdd0{len(model['vocab']) + n}", -1e9] for n in range(gap)]  # no text contains it
         model["vocab"].append([entry["content"], -1e9])
 
 
@@ -165,7 +165,7 @@ def _markers(added: list[dict[str, Any]]) -> Markers:
 
 
 def _build(text: str, kept: list[dict[str, Any]], content: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """The library's tokenizer over the file's model and steps, with only those added tokens that are text."""
+    """The library's tokenizer with the file's model and steps, but only those added tokens that are text."""
     from tokenizers import AddedToken
     from tokenizers import Tokenizer as Library
 
@@ -191,7 +191,7 @@ def _build(text: str, kept: list[dict[str, Any]], content: Mapping[str, Any]) ->
 
 
 def _steps(content: Mapping[str, Any], changed: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Any:
-    """The library's normalizer and pre-tokenizer of a file, each step as `changed` gives it back (None: without it)."""
+    """The library's normalizer and pre-tokenizer of a file. `changed` converts each step; None removes it."""
     from tokenizers import Tokenizer as Library
 
     parts: dict[str, Any] = {"model": {"type": "BPE", "vocab": {}, "merges": []}}
@@ -202,12 +202,12 @@ def _steps(content: Mapping[str, Any], changed: Callable[[dict[str, Any]], dict[
 
 
 def _not_first(step: dict[str, Any]) -> dict[str, Any] | None:
-    """Behind a marker: a prefix space that stands only at the very start goes."""
+    """After a marker: without a prefix space that applies only to the very start."""
     return step | {"prepend_scheme": "never"} if step.get("prepend_scheme") == "first" else step
 
 
 def _no_prefix(step: dict[str, Any]) -> dict[str, Any] | None:
-    """Inside a text: no prefix space."""
+    """Inside a text: without a prefix space."""
     kind = step.get("type")
     if kind == "Prepend":
         return None
@@ -217,7 +217,7 @@ def _no_prefix(step: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _template_ids(content: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The special tokens that the file's post-processor puts before and after a text."""
+    """The special tokens that the file's post-processor adds before and after a text."""
     for part in [content.get("post_processor") or {}, *((content.get("post_processor") or {}).get("processors") or ())]:
         if part.get("type") == "TemplateProcessing":
             names = [next(iter(item)) for item in part.get("single") or ()]
@@ -237,7 +237,7 @@ def _special_ids(
     before, after = added
     roles = {role: named(role) for role in ROLES}
     if len(before) == 1 and before[0] in vocabulary.ids:
-        roles["bos"] = vocabulary.ids[before[0]]  # what begins a text; XGLM's is its end token, not its bos_token
+        roles["bos"] = vocabulary.ids[before[0]]  # begins a text; XGLM's is its end token, not its bos_token
     return SpecialIds(
         **roles,
         add_bos=bool(before or config.get("add_bos_token")),

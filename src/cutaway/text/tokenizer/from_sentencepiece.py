@@ -1,7 +1,7 @@
-"""A tokenizer from SentencePiece's tokenizer.model, where a folder has no tokenizer.json.
+"""A tokenizer from SentencePiece's tokenizer.model, for a folder without tokenizer.json.
 
-Ids are those of the SentencePiece library itself; tokenizer_config.json and added_tokens.json add tokens and say what
-begins a text.
+The ids are those of the SentencePiece library; tokenizer_config.json and added_tokens.json add tokens and define the
+beginning of a text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = {1: "Unigram", 3: "word", 4: "character"}
 
 
 class _Added(NamedTuple):
-    """A token that is found whole, before anything is merged."""
+    """A token that is matched as a whole before any merge."""
 
     id: int
     text: str
@@ -41,7 +41,7 @@ def tokenizer_from_model(folder: Path) -> Tokenizer:
     """The tokenizer in a model's folder.
 
     Raises:
-        TokenizerError: a tokenizer.model that is damaged, or added tokens that contradict it.
+        TokenizerError: tokenizer.model is damaged, or added tokens contradict it.
         UnsupportedError: a SentencePiece model other than BPE, or one that maps characters.
     """
     path = folder / "tokenizer.model"
@@ -64,7 +64,7 @@ def tokenizer_from_model(folder: Path) -> Tokenizer:
     encoder = Encoder(
         lambda: _build(path, model, vocabulary, kept, special.unk),
         prefix=prefix,
-        marker_prefix=prefix if config.get("legacy") else "",  # absent: as transformers 5 has it
+        marker_prefix=prefix if config.get("legacy") else "",  # absent: as in transformers 5
     )
     return Tokenizer(vocabulary, encoder, markers, special, strip_space=bool(prefix))
 
@@ -94,9 +94,10 @@ def _is_marker(token: _Added) -> bool:
 def _added_tokens(
     model: SentencePieceModel, config: Mapping[str, Any], listed: Mapping[str, Any], roles: Mapping[str, Any]
 ) -> list[_Added]:
-    """Control and user-defined pieces, and those of tokenizer_config.json and added_tokens.json; the first goes first.
+    """Control and user-defined pieces, and the tokens of tokenizer_config.json and added_tokens.json; the first takes
+    precedence.
 
-    A token of the configuration takes the place of the piece that has its id.
+    A token of the configuration replaces the piece with its id.
     """
     found: dict[int, _Added] = {}
     for id, (piece, type) in enumerate(zip(model.pieces, model.types, strict=True)):
@@ -176,7 +177,7 @@ def _build(
     def library(normalizer: Any) -> Any:
         made = Library(merges)
         made.normalizer = normalizer
-        # As SentencePiece does, found in the text after its blanks were replaced: such pieces may hold blanks.
+        # Like SentencePiece, search the text after spaces were replaced: such pieces may contain spaces.
         made.add_tokens(
             [
                 AddedToken(
@@ -193,12 +194,12 @@ def _build(
 
 
 def _normalizer(model: SentencePieceModel, first: bool) -> Any:
-    """first: the text begins or stands behind a marker; blanks around it go, if the model wants no extra ones."""
+    """first: the text is at the start or after a marker; white space around it is removed if the model is set so."""
     from tokenizers import Regex, normalizers
 
     steps: list[Any] = []
     if model.remove_extra_blanks:
-        # The prefix is one blank before the text: it stays, and blanks behind it join it.
+        # The prefix is one space before the text: it is kept, and spaces after it join it.
         ends = f"[ {SPACE}]+\\z" if model.add_prefix else f"\\A +|[ {SPACE}]+\\z"
         steps += [normalizers.Replace(Regex(ends), "")] * first + [normalizers.Replace(Regex(" {2,}"), " ")]
     return normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])

@@ -1,4 +1,4 @@
-"""Which tokenizer a model has."""
+"""Loads the tokenizer of a model."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cutaway.text.tokenizer.tokenizer import Tokenizer
 def load_tokenizer(path: Path, metadata: Mapping[str, Any], *, rows: int | None = None) -> Tokenizer:
     """The tokenizer of the model at `path`: from GGUF metadata, or from the files beside it.
 
-    rows: of the model's embedding, to which the vocabulary is fitted. Only facts are read here; the encoder is built at
-    the first text, or by `Tokenizer.prepare`.
+    rows: of the model's embedding, to which the vocabulary is fitted. The encoder is built with the first text, or by
+    `Tokenizer.prepare`.
     """
     tokenizer = _loaded(path, metadata)
     if rows is not None:

@@ -1,7 +1,7 @@
-"""Merges that were costly to find, kept in a small file beside the model or in the user's cache directory.
+"""Caches merges that are costly to find, in a small file beside the model or in the user's cache directory.
 
-The file: 8 bytes of magic, the 32-byte key (a hash of everything the merges follow from), a 32-byte hash of the rest,
-then the merges as little-endian int32 pairs. A file that differs from that in any way is as good as none.
+The file: 8 bytes of magic, the 32-byte key (a hash of everything that determines the merges), a 32-byte hash of the
+rest, then the merges as little-endian int32 pairs. A file that differs from that in any way is ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def content_key(*parts: bytes) -> bytes:
 
 
 def read(path: Path, key: bytes) -> NDArray[np.int32] | None:
-    """The merges kept for this model under this key, int32 [merges, 2]; None if there are none that can be trusted."""
+    """The cached merges of this model with this key, int32 [merges, 2]; None if there are no valid ones."""
     for place in _places(path, key):
         try:
             content = place.read_bytes()
@@ -44,7 +44,8 @@ def read(path: Path, key: bytes) -> NDArray[np.int32] | None:
 
 
 def write(path: Path, key: bytes, merges: NDArray[np.int32]) -> Path | None:
-    """Keep merges, at the first place that can be written to; where, or None. A reader never sees half a file."""
+    """Store merges at the first place that is writable. Returns the place, or None. Readers never see an incomplete
+    file."""
     body = np.ascontiguousarray(merges, "<i4").tobytes()
     for place in _places(path, key):
         with contextlib.suppress(OSError):
@@ -57,7 +58,7 @@ def _places(path: Path, key: bytes) -> list[Path]:
     """Beside the model, then the user's cache directory."""
     name = f"{key.hex()[:12]}.cutaway-merges"
     places = [(path if path.is_dir() else path.parent) / f".{name}"]
-    with contextlib.suppress(RuntimeError):  # nobody's home
+    with contextlib.suppress(RuntimeError):  # the user has no home directory
         cache = os.environ.get("XDG_CACHE_HOME")
         places.append((Path(cache) if cache else Path.home() / ".cache") / "cutaway" / "tokenizers" / name)
     return places

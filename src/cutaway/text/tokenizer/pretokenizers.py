@@ -1,7 +1,7 @@
-"""How a byte-level vocabulary's text is cut into words before merging, by the name in ``tokenizer.ggml.pre``.
+"""How text is split into words before merging in byte-level vocabularies, by the name in ``tokenizer.ggml.pre``.
 
-The patterns are facts about the models: what their Hugging Face ``tokenizer.json`` says, named as llama.cpp names them.
-An unknown name is refused, because a wrong cut changes token ids without any other sign.
+The patterns are facts about the models: they are those of the Hugging Face ``tokenizer.json`` files, under llama.cpp's
+names. An unknown name is refused, because a wrong split changes token ids without any other sign.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EXAONE_MOE = (
 
 
 def _cased(ending: str, digits: str, *, upper: str = _UPPER, lower: str = _LOWER, slash: str = "/") -> str:
-    """The family of GPT-4o: words are cut where lower case turns to upper case."""
+    """The family of GPT-4o: words are split where lower case turns to upper case."""
     lead = r"[^\r\n\p{L}\p{N}]?"
     return (
         rf"{lead}[{upper}]*[{lower}]+{ending}|{lead}[{upper}]+[{lower}]*{ending}|{digits}"
@@ -90,14 +90,14 @@ _YOUTU_FIRST = (
 
 
 class PreTokenizer(NamedTuple):
-    """Cuts text in steps; every match of a step stands alone, and so does what lies between.
+    """Splits text in steps. Each match of a step is a part, and so is the text between matches.
 
     Attributes:
         steps: patterns, or the names of steps of the `tokenizers` library: "digits" (each digit alone), "digit_runs",
             "punctuation" (runs), "words" (GPT-2's own pattern, together with the spelling of bytes).
-        nfc: text is first brought to Unicode's composed form.
-        ignore_merges: a word that is a token is taken whole, whatever the merges say.
-        add_bos: whether a beginning-of-sequence token is added when the file does not say.
+        nfc: text is first converted to Unicode's composed form.
+        ignore_merges: a word that is a token is taken as a whole, regardless of the merges.
+        add_bos: whether a beginning-of-sequence token is added if the file does not say.
     """
 
     steps: tuple[str, ...]
@@ -174,7 +174,7 @@ def pre_tokenizer(name: str | None) -> PreTokenizer:
     """The pre-tokenizer that a byte-level file names.
 
     Raises:
-        UnsupportedError: no name, or one that is not known.
+        UnsupportedError: there is no name, or it is not known.
     """
     if name is None:
         raise UnsupportedError(

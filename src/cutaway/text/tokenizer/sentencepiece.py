@@ -1,10 +1,10 @@
-"""Merges for a SentencePiece vocabulary, which lists scores instead.
+"""Merges for a SentencePiece vocabulary, which has scores instead.
 
-SentencePiece joins the two neighbours whose joined piece has the best score. The same, as a list of merges: every way
-to cut a piece into two pieces, best score first; among the cuts of pieces with one score, longer left and then longer
-right parts first, as Hugging Face's converter orders them. Of all cuts of one piece only one can ever happen: what
-happens inside a piece does not depend on its surroundings, or the piece would not arise. So only that one is kept
-(and a piece's only cut, unasked), which halves the list.
+SentencePiece joins the two neighbours whose joined piece has the best score. As a list of merges this is: every way to
+split a piece into two pieces, best score first; among splits of pieces with one score, longer left and then longer
+right parts first, in the order of Hugging Face's converter. Only one of all splits of a piece can ever occur, because
+what happens inside a piece does not depend on its surroundings. So only that one is kept (and a piece's only split,
+without a check), which halves the list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def find_merges(vocabulary: Vocabulary, spellings: Sequence[str], scores: NDArra
     """Merges in order of rank: int32 [merges, 2], ids of the left and the right part.
 
     Args:
-        spellings: pieces as they stand in text (blanks as U+2581), by id.
+        spellings: pieces as they appear in text (spaces as U+2581), by id.
         scores: [vocab], higher is merged sooner.
     """
     left, right, joined = _cuts(vocabulary, spellings)
@@ -88,10 +88,10 @@ def _last_merges(symbols: I32, ranks: _Ranks) -> NDArray[np.int64]:
 
 
 def _cuts(vocabulary: Vocabulary, spellings: Sequence[str]) -> tuple[I32, I32, I32]:
-    """Every way to cut a piece into two: ids of left part, right part, and piece, each int32 [cuts].
+    """Every way to split a piece into two: ids of left part, right part and piece, each int32 [cuts].
 
-    Control tokens and bytes take no part: they are not text, so no text may merge into them. Parts are looked up by a
-    hash of their characters (a million slices of `str` would cost a second), and what is found is compared.
+    Control tokens and bytes are excluded: they are not text, so no text may merge into them. Parts are looked up by a
+    hash of their characters (a million slices of `str` would take a second), and the results are compared.
     """
     inert = np.isin(vocabulary.types, (CONTROL, UNKNOWN, UNUSED, BYTE))
     ids = np.flatnonzero(~inert)
@@ -140,7 +140,7 @@ class _Hashes:
 
 
 class _Lookup:
-    """Ids by hash. Of two with one hash the later is found."""
+    """Ids by hash. Of two with the same hash the later is found."""
 
     def __init__(self, keys: NDArray[np.uint64], ids: NDArray[np.int64]) -> None:
         self._keys, self._ids = keys, ids

@@ -33,13 +33,13 @@ Value = int | bytes
 
 
 class SentencePieceModel(NamedTuple):
-    """What a model file says.
+    """The contents of a model file.
 
     Attributes:
-        pieces, scores, types: by id; types are numbered as GGUF numbers them.
+        pieces, scores, types: by id; types are numbered as in GGUF.
         kind: `BPE`, `UNIGRAM` or another number.
-        roles: ids of "unk", "bos", "eos" and "pad" that lie within the pieces.
-        whitespace_suffix: blanks belong to the word before them.
+        roles: ids of "unk", "bos", "eos" and "pad" that are valid piece ids.
+        whitespace_suffix: white space belongs to the word before it.
         charsmap, denormalizes: characters are mapped before encoding, and after decoding.
     """
 
@@ -58,7 +58,7 @@ class SentencePieceModel(NamedTuple):
 
 
 def read_model(path: Path) -> SentencePieceModel:
-    """Read a file. Raises TokenizerError: unreadable, too large, or not such a file."""
+    """Read a file. Raises TokenizerError if it is unreadable, too large, or not a SentencePiece model."""
     try:
         size = path.stat().st_size
         if size > MAX_FILE:
@@ -70,7 +70,7 @@ def read_model(path: Path) -> SentencePieceModel:
 
 
 def parse_model(content: bytes, name: str) -> SentencePieceModel:
-    """Read the content of a file. name: for errors. Raises TokenizerError: not a SentencePiece model."""
+    """Read the contents of a file. name: for errors. Raises TokenizerError if they are not a SentencePiece model."""
     try:
         return _parse(content)
     except _WireError as error:
@@ -81,7 +81,7 @@ def parse_model(content: bytes, name: str) -> SentencePieceModel:
 
 
 class _WireError(ValueError):
-    """The bytes contradict the format."""
+    """The bytes do not follow the format."""
 
 
 def _parse(content: bytes) -> SentencePieceModel:

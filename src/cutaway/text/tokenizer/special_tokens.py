@@ -1,7 +1,7 @@
-"""Finding the tokens that mark structure (``<|im_end|>``, ``<tool_call>``) in text, and breaking look-alikes of them.
+"""Finds the tokens that mark structure (``<|im_end|>``, ``<tool_call>``) in text, and breaks their look-alikes.
 
-The cost of a search depends on the text and on how many *lengths* the markers have, not on how many markers there are
-(Gemma has 6,249): candidates are found by a marker's first two characters, then looked up whole.
+The cost of a search depends on the text and on the number of *lengths* of the markers, not on the number of markers
+(Gemma has 6,249): candidates are found by a marker's first two characters, then looked up as a whole.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Marker(NamedTuple):
-    """One marker: its id, and which blanks beside it belong to it (as tokenizer.json's added tokens say)."""
+    """One marker: its id, and which white space beside it belongs to it (from tokenizer.json's added tokens)."""
 
     id: int
     lstrip: bool = False
@@ -43,13 +43,13 @@ class _Index:
         self._candidates = re.compile(f"[{re.escape(first)}]" if first else r"(?!)")
 
     def at(self, text: str, position: int) -> Iterator[int]:
-        """Ends of the texts that stand at `position`, longest first."""
+        """Ends of the texts that begin at `position`, longest first."""
         for length in self._lengths.get(text[position : position + 2], ()):
             if text[position : position + length] in self.texts:
                 yield position + length
 
     def starts(self, text: str) -> Iterator[int]:
-        """Positions at which one of the texts might stand."""
+        """Positions at which one of the texts might begin."""
         return (match.start() for match in self._candidates.finditer(text))
 
 
@@ -57,7 +57,8 @@ class Markers:
     """The markers of one vocabulary.
 
     Args:
-        markers: text of each marker. One character alone cannot be told from text, so such entries are left out.
+        markers: text of each marker. A single character cannot be distinguished from text, so such entries are left
+            out.
     """
 
     def __init__(self, markers: Mapping[str, Marker]) -> None:
@@ -65,11 +66,11 @@ class Markers:
 
     @property
     def ids(self) -> frozenset[int]:
-        """The tokens that they name."""
+        """The ids of the markers."""
         return frozenset(marker.id for marker in self._markers.values())
 
     def below(self, rows: int) -> Markers:
-        """Those whose id is less than `rows`."""
+        """The markers whose id is less than `rows`."""
         return Markers({text: marker for text, marker in self._markers.items() if marker.id < rows})
 
     def __contains__(self, text: str) -> bool:
@@ -106,7 +107,7 @@ class Markers:
                 break
 
     def lookalikes(self, text: str) -> list[int]:
-        """Starts of all that is a marker in upper or lower case, or at the end could become one, ascending."""
+        """Starts of everything that is a marker in upper or lower case, or could become one at the end, ascending."""
         folded = fold(text)
         found = {start for start in self._folded.starts(folded) if next(self._folded.at(folded, start), None)}
         longest = len(max(self._folded.texts, key=len, default=""))
@@ -122,7 +123,7 @@ class Markers:
 
 
 def fold(text: str) -> str:
-    """Lower case, character by character: positions stay what they were."""
+    """Lower case, character by character, so that positions do not change."""
     lower = text.lower()
     if len(lower) == len(text):
         return lower

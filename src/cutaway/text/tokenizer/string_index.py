@@ -1,7 +1,7 @@
-"""Finding strings by content among those that a file holds one after the other, without making a `str` of each.
+"""Finds strings by content in an array of a file, without making a `str` of each.
 
-Every string gets a key of 64 bits from its first and last eight bytes and its length; the keys are sorted, and what
-they lead to is compared. That takes a few passes of NumPy: 10 ms for 150,000 strings.
+Every string has a key of 64 bits from its first and last eight bytes and its length; the keys are sorted, and
+candidates are compared. That takes a few passes of NumPy: 10 ms for 150,000 strings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 
-_HEADER = 8  # bytes of a string's length, in front of it
+_HEADER = 8  # bytes of a string's length, before the string
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 _64_BITS = (1 << 64) - 1
 # The bytes of byte-level spellings: printable ASCII, and U+00A1 to U+0143 in UTF-8, less what `is_byte_level` looks at.
@@ -23,9 +23,9 @@ _SPELLING = bytes([0, *range(0x21, 0x7F), *range(0x80, 0xC0), 0xC2, 0xC3, 0xC4, 
 
 
 class PackedStrings(Protocol):
-    """Strings as a GGUF file holds them: a length of 8 bytes, then the text.
+    """Strings as in a GGUF file: a length of 8 bytes, then the text.
 
-    data: uint8, the file. offsets: int64 [count + 1], where each length stands, and where the array ends.
+    data: uint8, the file. offsets: int64 [count + 1], the places of the lengths, and the end of the array.
     """
 
     data: NDArray[np.uint8]
@@ -51,7 +51,7 @@ class StringIndex:
         self._keys = keys[self._order]
 
     def find(self, text: bytes) -> int | None:
-        """Where `text` stands (the last place, if it stands at several), or None."""
+        """The place of `text` (the last one, if it occurs several times), or None."""
         key = np.uint64(_key(text))
         place = int(np.searchsorted(self._keys, key))
         found = None
@@ -74,14 +74,14 @@ def _key(text: bytes) -> int:
 
 
 def _keys(strings: PackedStrings) -> U64:
-    """What `_key` makes of each string: uint64 [count]."""
+    """The key of each string (see `_key`): uint64 [count]."""
     offsets = strings.offsets
     begin = int(offsets[0])
     part = np.append(strings.data[begin : int(offsets[-1])], np.zeros(_HEADER, np.uint8))
-    words: U64 = np.ndarray((max(len(part) - _HEADER + 1, 0),), "<u8", part, strides=(1,))  # eight bytes from anywhere
+    words: U64 = np.ndarray((max(len(part) - _HEADER + 1, 0),), "<u8", part, strides=(1,))  # eight bytes from any place
     heads, ends = offsets[:-1] - begin, offsets[1:] - begin
     lengths = ends - heads - _HEADER
-    missing = (8 * np.maximum(8 - lengths, 0)).astype(np.uint64)  # bits of eight bytes that are no part of the string
+    missing = (8 * np.maximum(8 - lengths, 0)).astype(np.uint64)  # bits of eight bytes that are not part of the string
     mask = np.where(missing < 64, np.uint64(_64_BITS) >> np.minimum(missing, np.uint64(63)), np.uint64(0))
     first = words[heads + _HEADER] & mask
     last = np.where(missing < 64, words[ends - _HEADER] >> np.minimum(missing, np.uint64(63)), np.uint64(0))
@@ -100,7 +100,7 @@ def _texts(strings: PackedStrings) -> NDArray[np.uint8]:
 
 
 def count_spaces(strings: PackedStrings) -> int:
-    """Spaces in all strings together."""
+    """The number of spaces in all strings."""
     return int((_texts(strings) == ord(" ")).sum())
 
 

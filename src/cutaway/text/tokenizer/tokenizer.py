@@ -21,7 +21,7 @@ _IN_UTF8 = frozenset({*range(0xC0), *range(0xC2, 0xF5)})
 
 
 class Segment(NamedTuple):
-    """A run of text; in a `special` one markers are read as control tokens, in others nothing is."""
+    """A run of text. Markers are read as control tokens only in a `special` one."""
 
     text: str
     special: bool
@@ -59,12 +59,12 @@ class Tokenizer:
     """One model's tokenizer.
 
     Markers (control tokens, and user-defined ones such as ``<tool_call>``) are found by `markers` and never by the
-    encoder, so that it is the caller who says in which text they count.
+    encoder, so that the caller decides in which text they count.
 
     Args:
         vocabulary: the tokens.
         encoder: encodes plain text.
-        markers: what counts as a marker where markers count.
+        markers: the texts that are markers where markers count.
         special: ids with a role.
         strip_space: decoding a whole text drops its first space (SentencePiece's prefix).
     """
@@ -95,15 +95,16 @@ class Tokenizer:
         self._added: dict[int, bytes] = {}
 
     def prepare(self) -> None:
-        """Build the encoder now instead of at the first text; may run in another thread while weights load."""
+        """Build the encoder now instead of with the first text; may run in another thread while weights are loaded."""
         self._encoder.prepare()
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
         """Ids of a text.
 
         Args:
-            add_special: add the beginning-of-sequence token (and the end token) if the model wants one; never a second.
-            parse_special: read markers in the text as the tokens they name; else they are text like any other.
+            add_special: add the beginning-of-sequence token (and the end token) if the model uses one; never a second
+                one.
+            parse_special: read markers in the text as control tokens; otherwise they are plain text.
 
         Raises:
             TokenizerError: not text (half a surrogate pair, not a string).
@@ -111,7 +112,7 @@ class Tokenizer:
         return self.encode_segments([Segment(text, parse_special)], add_special=add_special)
 
     def encode_part(self, text: str, *, parse_special: bool = False) -> list[int]:
-        """Ids of a text that stands behind other text: no prefix space is put before it, and no special token added.
+        """Ids of a text that follows other text: without a prefix space and without special tokens.
 
         Raises:
             TokenizerError: not text.
@@ -133,10 +134,10 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str:
-        """The whole text of these ids; bytes that are no UTF-8 become U+FFFD.
+        """The whole text of these ids; bytes that are not UTF-8 become U+FFFD.
 
         Args:
-            skip_special: leave out the names of control tokens.
+            skip_special: omit the names of control tokens.
         """
         read = self.token_bytes if skip_special else self.vocabulary.spelled_bytes
         text = b"".join([read(int(token)) for token in ids]).decode("utf-8", "replace")
@@ -145,12 +146,12 @@ class Tokenizer:
     def detokenizer(
         self, *, skip_special: bool = True, shown: Collection[int] = (), after: Sequence[int] | None = ()
     ) -> Detokenizer:
-        """For one stream of tokens.
+        """A detokenizer for one stream of tokens.
 
         Args:
-            shown: control tokens whose names are text all the same.
-            after: the tokens that the stream continues. Only behind tokens without text does a whole text start, whose
-                first space is the prefix and dropped. None: keep it in any case.
+            shown: control tokens whose names are part of the text all the same.
+            after: the tokens that the stream continues. A whole text begins only after tokens without text; its first
+                space is the prefix and is dropped. None: keep the space in any case.
         """
         strip = self._strip_space and after is not None and not any(map(self.token_bytes, after))
         if skip_special and shown:
@@ -162,7 +163,7 @@ class Tokenizer:
         return self.vocabulary.spelled_bytes(id) if id in shown else self.token_bytes(id)
 
     def token_bytes(self, id: int) -> bytes:
-        """What the token adds to the text; nothing for a control token or an unused entry."""
+        """The bytes that the token adds to the text; none for a control token or an unused entry."""
         added = self._added.get(id)
         if added is None:
             silent = self.vocabulary.kind(id) in ("control", "unknown")
@@ -174,20 +175,21 @@ class Tokenizer:
         return self.vocabulary.kind(id)
 
     def piece(self, id: int) -> str:
-        """As the vocabulary spells it; "" for an entry that only pads it."""
+        """The vocabulary's spelling; "" for an entry that only pads it."""
         return "" if self.vocabulary.kind(id) == "unused" else self.vocabulary.tokens[id]
 
     def unused_ids(self, rows: int) -> NDArray[np.int64]:
-        """The ids below `rows` that are no text and no marker: entries that pad it, and ids beyond."""
+        """The ids below `rows` that are neither text nor a marker: padding entries, and ids beyond the tokens."""
         beyond = np.arange(len(self.vocabulary), max(rows, len(self.vocabulary)))
         return np.concatenate([np.flatnonzero(self.vocabulary.types[:rows] == UNUSED), beyond])
 
     def pieces(self, text: str, *, add_special: bool = False, parse_special: bool = False) -> list[Piece]:
-        """The text token by token, with the characters each came from. Ids are those of `encode`."""
+        """The text token by token, with the characters of each. Ids are those of `encode`."""
         return self.segment_pieces([Segment(text, parse_special)], add_special=add_special)
 
     def segment_pieces(self, segments: Iterable[Segment], *, add_special: bool = False) -> list[Piece]:
-        """The same of a rendered template. Ids are those of `encode_segments`; characters count through all of it."""
+        """The same for a rendered template. Ids are those of `encode_segments`; characters count through all
+        segments."""
         spans: list[Span] = []
         offset = 0
         for part, marker, place in self._parts(segments, Place.START):
@@ -203,14 +205,14 @@ class Tokenizer:
         return [Piece(i, self.piece(i), read(i), start, end, self.kind(i)) for i, start, end in spans]
 
     def _missing(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
-        """The tokens to add before and after `ids`: those that the model wants and that are not there already."""
+        """The tokens to add before and after `ids`: those that the model uses and that are not present."""
         bos, eos = self.special.bos, self.special.eos
         lead = [bos] if self.add_bos and bos is not None and list(ids[:1]) != [bos] else []
         tail = [eos] if self.add_eos and eos is not None and list(ids[-1:]) != [eos] else []
         return lead, tail
 
     def _parts(self, segments: Iterable[Segment], place: Place) -> Iterator[tuple[str, int | None, Place]]:
-        """The segments cut at their markers: (text, the marker's id or None, where it stands); the first at `place`."""
+        """The segments, split at their markers: (text, the marker's id or None, its place); the first at `place`."""
         for segment in segments:
             end = 0
             if not isinstance(segment.text, str):
@@ -238,7 +240,7 @@ class Tokenizer:
         return _covering(spans, len(text))
 
     def _broken_spans(self, text: str, place: Place) -> list[Span]:
-        """For the vocabularies whose merges lead to a control token: encoded in parts, cut inside every look-alike."""
+        """For vocabularies whose merges lead to a control token: encode in parts, split inside every look-alike."""
         spans: list[Span] = []
         cuts = [0, *(start + 1 for start in self.markers.lookalikes(text)), len(text)]
         for start, end in pairwise(cuts):
@@ -249,7 +251,7 @@ class Tokenizer:
         return spans
 
     def _warn_of_loss(self, text: str, ids: Sequence[int]) -> None:
-        """Some vocabularies cannot write every byte (SmolLM2's lacks eight); what they drop is not dropped silently."""
+        """Warn if the vocabulary cannot express a byte of the text (SmolLM2's lacks eight) and therefore drops it."""
         lost = sum(map(text.encode().count, self._unwritable)) if self._unwritable else 0
         if self.special.unk is not None:
             lost += ids.count(self.special.unk)
@@ -259,7 +261,7 @@ class Tokenizer:
 
     @cached_property
     def _unwritable(self) -> list[int]:
-        """The bytes of UTF-8 that a byte-level vocabulary has no token for."""
+        """The bytes of UTF-8 for which a byte-level vocabulary has no token."""
         if self.vocabulary.scheme != "byte_level":
             return []
         find = self.vocabulary.find
@@ -271,7 +273,7 @@ class Tokenizer:
 
 
 def _covering(spans: list[Span], length: int) -> list[Span]:
-    """Every character belongs to a token: one that a normalizer dissolved, to the tokens before it."""
+    """Assign every character to a token: one that a normalizer removed belongs to the tokens before it."""
     covering: list[Span] = []
     start = limit = length
     for span in reversed(spans):

@@ -1,4 +1,4 @@
-"""What a vocabulary knows: each token's spelling, kind and bytes.
+"""The vocabulary: each token's spelling, kind and bytes.
 
 Two schemes spell tokens differently. *Byte-level* vocabularies write every byte as one printable character (by GPT-2's
 table); *SentencePiece* vocabularies write text as it is, a space as U+2581, and single bytes as ``<0x0A>``.
@@ -26,7 +26,7 @@ KINDS = ("normal", "normal", "unknown", "control", "user", "unused", "byte")
 SPACE = "\u2581"
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
-# User-defined tokens that are plain text to everybody who writes it: Gemma's vocabulary holds these HTML tags whole.
+# User-defined tokens that are plain text: Gemma's vocabulary contains these HTML tags as whole tokens.
 _HTML = frozenset(
     """table caption thead tbody tfoot tr th td h1 h2 h3 h4 h5 h6 blockquote strong em b i u s sub sup code a html body
     img span bbox ul li div iframe footer""".split()  # noqa: SIM905
@@ -46,7 +46,7 @@ _TO_BYTE = {ord(character): byte for character, byte in BYTE_OF.items()}
 
 
 def is_structural(text: str) -> bool:
-    """Whether a user-defined token marks structure (``<tool_call>``), not text kept whole (blanks, HTML tags)."""
+    """Whether a user-defined token marks structure (``<tool_call>``) rather than whole text (spaces, HTML tags)."""
     if not _BRACKETED.fullmatch(text):
         return False
     return text.strip("</>") not in _HTML
@@ -58,10 +58,10 @@ class Vocabulary:
     Args:
         tokens: spelling of each token, indexed by id. Strings that were left in the file become a list with `ids`.
         types: uint8 [vocab], GGUF's token types.
-        scheme: how spellings are to be read.
+        scheme: how spellings are interpreted.
 
     Attributes:
-        rows: how many ids there are: at least the tokens, more where the model's embedding is padded.
+        rows: the number of ids: at least the tokens, or more if the model's embedding is padded.
     """
 
     __slots__ = ("__dict__", "_bytes", "rows", "scheme", "tokens", "types")
@@ -79,11 +79,11 @@ class Vocabulary:
     @cached_property
     def ids(self) -> dict[str, int]:
         """Id of each spelling."""
-        self.tokens = list(self.tokens)  # who wants all of them in one way wants them in others too
+        self.tokens = list(self.tokens)  # code that needs all of them in one way needs them in others too
         return dict(zip(self.tokens, range(len(self.tokens)), strict=True))
 
     def find(self, spelling: str) -> int | None:
-        """Id of a spelling, or None; without making a dict of all where they were left in the file."""
+        """Id of a spelling, or None, without making a dict of all if they were left in the file."""
         if "ids" in self.__dict__ or not is_packed(self.tokens):
             return self.ids.get(spelling)
         return self.index.find(spelling.encode())
@@ -95,7 +95,7 @@ class Vocabulary:
         return StringIndex(self.tokens)
 
     def check(self, token: int) -> int:
-        """`token` itself, if it is an id of this vocabulary."""
+        """Return `token` if it is an id of this vocabulary. Raises TokenizerError otherwise."""
         if not 0 <= token < self.rows:
             raise TokenizerError(f"token id {token} is outside the vocabulary (0 to {self.rows - 1})")
         return token
@@ -108,7 +108,7 @@ class Vocabulary:
         return [int(token) for token in np.flatnonzero(np.isin(self.types, types))]
 
     def spelled_bytes(self, token: int) -> bytes:
-        """The bytes of a token's text; a control token's name stands for itself, an unused entry for nothing."""
+        """The bytes of a token's text; for a control token those of its name, for an unused entry none."""
         found = self._bytes.get(token)
         if found is None:
             found = self._bytes[token] = self._read(self.check(token))
@@ -128,7 +128,7 @@ class Vocabulary:
 
 
 def read_byte_level(spelling: str) -> bytes:
-    """Bytes of a byte-level spelling; one with characters outside the table was never byte-level and is plain text."""
+    """Bytes of a byte-level spelling; one with characters outside the table is plain text."""
     try:
         return spelling.translate(_TO_BYTE).encode("latin-1")
     except UnicodeEncodeError:
@@ -136,10 +136,10 @@ def read_byte_level(spelling: str) -> bytes:
 
 
 def as_types(values: Iterable[int] | None, count: int) -> NDArray[np.uint8]:
-    """Token types as uint8 [count]; absent means all normal.
+    """Token types as uint8 [count]; if they are absent, all are normal.
 
     Raises:
-        TokenizerError: another number of types than tokens, or a type that does not exist.
+        TokenizerError: the number of types differs from that of tokens, or a type does not exist.
     """
     if values is None:
         return np.full(count, NORMAL, np.uint8)

@@ -1,7 +1,7 @@
-"""Byte-level BPE of a few words, straight from the arrays of a GGUF file.
+"""Byte-level BPE of a few words, directly from the arrays of a GGUF file.
 
-A short prompt needs some hundred of 150,000 merges. Building the library's model of all of them takes a third of a
-second and 90 MB, so until a longer text comes they are looked up one by one. The ids are the library's.
+A short prompt needs about a hundred of 150,000 merges. Building the library's model of all of them takes a third of a
+second and 90 MB, so until a longer text arrives they are looked up one by one. The ids are the library's.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from cutaway.text.tokenizer.pretokenizers import PreTokenizer
 from cutaway.text.tokenizer.string_index import PackedStrings, StringIndex, count_spaces
 from cutaway.text.tokenizer.vocabulary import UNUSED, Vocabulary
 
-LONGEST = 256  # bytes of a word: each merge looks at all pairs of what is left
+LONGEST = 256  # bytes of a word, because each merge looks at all remaining pairs
 _NEVER = 1 << 62
 
 
 class WordMerges:
-    """Encodes text word by word; what was found is kept.
+    """Encodes text word by word, and caches the words.
 
     Args:
-        vocabulary: byte-level throughout, its tokens left in the file.
+        vocabulary: byte-level, its tokens left in the file.
         merges: "left right", best first, left in the file.
-        kind: cuts text into words.
+        kind: splits text into words.
     """
 
     def __init__(self, vocabulary: Vocabulary, merges: PackedStrings, kind: PreTokenizer) -> None:
@@ -55,7 +55,7 @@ class WordMerges:
         return ids
 
     def _merged(self, word: str) -> list[str]:
-        """The word's characters, the best pair of neighbours (the first of equals) joined until no pair merges."""
+        """The word's characters, with the best pair of neighbours (the first of equals) joined until no pair merges."""
         parts = [character for character in word if self._id(character) is not None]  # the library drops the others
         ranks = [self._rank(*pair) for pair in pairwise(parts)]
         while ranks and (best := min(ranks)) < _NEVER:
@@ -91,7 +91,7 @@ class WordMerges:
 
     @cached_property
     def _library(self) -> tuple[Any, Any]:
-        """What cuts text into words, and what composes characters before (or None)."""
+        """The splitter of text into words, and the normalizer that composes characters before it (or None)."""
         from tokenizers import normalizers
 
         return self._kind.build(), normalizers.NFC() if self._kind.nfc else None

@@ -1,1 +1,1 @@
-"""Tool calls: how families write them, and how they are read out of a growing text."""
+"""Tool calls: the formats of model families, and parsers for a growing text."""

@@ -1,4 +1,4 @@
-"""A call that a message has begun and not ended, for an answer that goes on with it."""
+"""Finds a call that a message has begun and not ended, for an answer that continues it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cutaway.text.tools.parser import ToolParser
 
 def begun_call(text: str, format: str, names: Collection[str]) -> str:
     """The end of a text that has begun a call of one of `names` and not ended it, from the call's beginning on, or "".
-    A lenient parser that is given this reads the rest of the call (see `ToolParser`)."""
+    A lenient parser that gets this text first reads the rest of the call (see `ToolParser`)."""
     starts = {text.rfind(marker.removesuffix("[")) for marker in tool_format(format).without_markers().opens}
     starts.add(len(text) - len(text.lstrip()))
     for start in sorted(starts):

@@ -13,15 +13,15 @@ from cutaway.text.tools.json_reader import JsonScanner, NotJsonError
 LONGEST_HEAD = 256
 _HEAD = re.compile(r"\s*([^\s\[\]{}\"]+)\s*(?:\[CALL_ID\]\s*([\w-]+)\s*)?(?:\[ARGS\])?\s*")
 _ARGUMENTS = ("arguments", "parameters")
-_BESIDE = ("id", "type")  # what may stand beside them in JSON that no marker declares a call
+_BESIDE = ("id", "type")  # further keys that are allowed in JSON without a marker
 
 
 class NotACallError(Exception):
-    """What is read is no call, for the reason given."""
+    """The text is not a call, for the given reason."""
 
 
 class Calls:
-    """The calls of one answer, and the events that tell of them. Raises NotACallError for one that may not be made."""
+    """The calls of one answer, and their events. Raises NotACallError for a call that is not allowed."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Calls:
     ) -> None:
         self.count = 0
         self.open = False
-        self.unmarked = False  # no marker says that what is read is a call
+        self.unmarked = False  # no marker declares the text to be a call
         self._emit = emit
         self._names = names
         self._parallel = parallel
@@ -65,9 +65,9 @@ class Calls:
 
 
 class Reader(Protocol):
-    """`feed` takes the next character and says whether the body ends with it; it raises NotACallError.
+    """`feed` takes the next character and returns whether the body ends with it; it raises NotACallError.
 
-    cut: the text was cut off here; a call whose name and arguments have begun is started with what there is of it.
+    cut: the text was cut off here; a call whose name and arguments have begun is started with the part that there is.
     """
 
     def feed(self, character: str) -> bool: ...
@@ -83,9 +83,9 @@ class CallReader:
         self._eager = eager
         self._scanner = JsonScanner()
         self._text = ""
-        self._from: dict[str, int] = {}  # where the values of name and arguments begin, and where they end
+        self._from: dict[str, int] = {}  # where the values of name and arguments begin and end
         self._upto: dict[str, int] = {}
-        self._told = 0  # up to here the arguments were told; 0: nothing was
+        self._told = 0  # the arguments up to here were sent; 0: none
 
     def feed(self, character: str) -> bool:
         scanner = self._scanner
@@ -154,7 +154,7 @@ class CallReader:
         self._calls.end()
 
     def _written_arguments(self) -> str:
-        """Arguments that are no object: none, null, or an object written as a JSON string."""
+        """Arguments that are not an object: none, null, or an object written as a JSON string."""
         value = self._value("arguments") if "arguments" in self._upto else None
         if value is None and not self._calls.unmarked:
             return "{}"
@@ -206,7 +206,7 @@ class JsonCalls:
 
 
 class NamedCall:
-    """`name[ARGS]{...}`; or, if it begins so, a list as JSON."""
+    """`name[ARGS]{...}`; or, if it begins like one, a list as JSON."""
 
     def __init__(self, calls: Calls, *, eager: bool) -> None:
         self._calls = calls

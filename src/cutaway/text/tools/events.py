@@ -1,7 +1,7 @@
-"""What a tool-call parser says of a text as it grows.
+"""The events of a tool-call parser for a growing text.
 
-Joined `Content.text` is the message's content; for each call, joined `Arguments.text` is its arguments, as JSON text.
-The same text gives the same joined result however it was cut.
+The joined `Content.text` is the message's content; for each call, the joined `Arguments.text` is its arguments as JSON
+text. The joined result does not depend on how the text was split.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Text of the answer that belongs to no call."""
+    """Text of the answer outside of calls."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A call begins. index: 0 for the first; id: distinct; name: of the tool, told once, here."""
+    """A call begins. index: 0 for the first; id: unique; name: of the tool, sent only here."""
 
     index: int
     id: str
@@ -36,14 +36,14 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class CallEnded:
-    """The call is whole."""
+    """The call is complete."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class ParseWarning:
-    """Something that looks like a call could not be read as one; what of it was not told yet follows as content."""
+    """Something that looks like a call could not be parsed; the part of it that was not sent yet follows as content."""
 
     message: str
 
@@ -53,7 +53,7 @@ ToolEvent = Content | CallStarted | Arguments | CallEnded | ParseWarning
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A whole call. arguments: JSON text of an object."""
+    """A complete call. arguments: JSON text of an object."""
 
     id: str
     name: str
@@ -62,7 +62,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
-    """A whole answer: its content, its calls in order, and what to warn of."""
+    """A complete answer: its content, its calls in order, and warnings."""
 
     content: str
     calls: tuple[ToolCall, ...]
@@ -70,7 +70,7 @@ class ToolMessage:
 
 
 def gathered(events: Iterable[ToolEvent]) -> ToolMessage:
-    """The whole that events tell of piece by piece."""
+    """The complete answer, from its events."""
     content: list[str] = []
     calls: list[tuple[CallStarted, list[str]]] = []
     warnings: list[str] = []

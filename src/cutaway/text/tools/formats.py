@@ -40,8 +40,8 @@ class ToolFormat:
     plain: tuple[str, ...] = ()
 
     def without_markers(self) -> ToolFormat:
-        """The same, where a call may also begin the answer, or stand in a fence for JSON or between `<tools>` tags (in
-        which the templates of Qwen show the tools to the model)."""
+        """The same format, if a call may also begin the answer, or be in a code fence for JSON or between `<tools>`
+        tags (with which the templates of Qwen show the tools to the model)."""
         opens, closes = (*self.opens, *UNMARKED), (*self.closes, FENCE[:3], "</tools>")
         plain = (*self.plain, *UNMARKED)
         return replace(self, bare=True, opens=opens, closes=closes, plain=plain)
@@ -49,7 +49,7 @@ class ToolFormat:
 
 FENCE = "```json"
 UNMARKED = (FENCE, "<tools>")
-"""What models write where the marker of their format belongs."""
+"""The texts that models write in place of the marker of their format."""
 FORMATS: Mapping[str, ToolFormat] = MappingProxyType(
     {
         format.name: format
@@ -68,7 +68,7 @@ FORMATS: Mapping[str, ToolFormat] = MappingProxyType(
 )  # fmt: skip
 TOOL_FORMATS = tuple(FORMATS)
 
-# What only one format's template says, the more telling first.
+# Texts that only one format's template contains, the more specific ones first.
 _TELLING = (
     ("[ARGS]", "mistral_args"),
     ("[TOOL_CALLS]", "mistral"),
@@ -86,16 +86,15 @@ _FAMILIES = (
 
 
 def tool_format(name: str) -> ToolFormat:
-    """The format by its name. Raises ParameterError for an unknown one."""
+    """The format with this name. Raises ParameterError for an unknown one."""
     if name not in FORMATS:
         raise ParameterError(f"tool format is {name!r}; it must be one of: {', '.join(FORMATS)}")
     return FORMATS[name]
 
 
 def detect_tool_format(template_source: str | None, family: str) -> str | None:
-    """The format in which a model writes tool calls: by what its chat template says, else by its family
-    (`general.architecture` or `model_type`; better a name that tells more, such as the model's); None if neither
-    tells."""
+    """The format of a model's tool calls: by its chat template, otherwise by its family (`general.architecture` or
+    `model_type`, or a more specific name such as the model's); None if neither is known."""
     source = template_source or ""
     for marker, name in _TELLING:
         if marker in source:
@@ -110,19 +109,19 @@ def detect_tool_format(template_source: str | None, family: str) -> str | None:
 
 
 def renders_tools(template_source: str | None) -> bool:
-    """Whether a chat template shows the tools to the model. If not, tell the model of them by `tool_instructions`."""
+    """Whether a chat template shows the tools to the model. If not, describe them with `tool_instructions`."""
     return template_source is not None and re.search(r"\btools\b", template_source) is not None
 
 
 def control_markers(texts: Iterable[str], tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Those of the markers that are control tokens of this vocabulary, which do not show in its text by themselves:
-    for `SamplingParams.visible_tokens`."""
+    """The markers that are control tokens of this vocabulary, which are not part of its text by default: for
+    `SamplingParams.visible_tokens`."""
     ids = [tokenizer.vocabulary.ids[text] for text in texts if text in tokenizer.vocabulary.ids]
     return tuple(id for id in ids if tokenizer.kind(id) == "control")
 
 
 def tool_instructions(format: str, tools: Sequence[Mapping[str, Any]]) -> str:
-    """A system message for a model whose template does not show tools: what there is, and how a call is written."""
+    """A system message for a model whose template does not show tools: the tools, and how a call is written."""
     known = tool_format(format)
     functions = [tool.get("function", tool) for tool in tools]
     listing = "\n".join(json.dumps(function, ensure_ascii=False) for function in functions)

@@ -1,4 +1,4 @@
-"""JSON read one character at a time, so that the end of a value is known with its last character."""
+"""Reads JSON one character at a time, so that the end of a value is known with its last character."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ DEPTH = 256
 
 
 class NotJsonError(ValueError):
-    """The character that was fed cannot stand there."""
+    """The character is not allowed at this place."""
 
 
 class JsonScanner:
-    """Follows one object or array. `feed` takes the next character and raises NotJsonError if none may stand there.
+    """Follows one object or array. `feed` takes the next character and raises NotJsonError if it is not allowed.
 
-    depth: arrays and objects that are open; done: the value is whole. key: the key of the object at depth 1 whose
-    value is being read, or was read last. at_value: the character just fed began the value of `key`;
-    value_done: a value at depth 1 is complete before the character just fed, or with it (`inclusive`).
+    depth: arrays and objects that are open. done: the value is complete. key: the key of the object at depth 1 whose
+    value is being read, or was read last. at_value: the last character began the value of `key`. value_done: a value at
+    depth 1 is complete before the last character, or with it (`inclusive`).
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Tool calls read out of a growing text, the same whatever its cut.
+"""Parses tool calls in a growing text; the result does not depend on how the text is split.
 
-Blanks between content and a call, and after the last call, belong to the markup and are left out.
+White space between content and a call, and after the last call, belongs to the markup and is removed.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 def new_call_id(format: str) -> str:
-    """A random id for a call, in the form that the format's template takes."""
+    """A random id for a call, in the format that the model's template expects."""
     short = tool_format(format).short_ids
     letters = "".join(_SOURCE.choices(_LETTERS, k=9 if short else 24))
     return letters if short else f"call_{letters}"
 
 
 class ToolParser:
-    """One answer's parser: `push(text)` and `finish()` give events (events.py), cut as you like.
+    """The parser of one answer: `push(text)` and `finish()` return events (events.py).
 
-    format: a name that `detect_tool_format` gives, one of TOOL_FORMATS. names: the tools that may be called; a call of
-    another one stays content, with a warning; None: any. parallel: more than one call is taken; else further ones stay
-    content, with a warning. eager: arguments are told as they come, for text that a grammar constrains, which can only
-    fail by being cut off (then the call has what there was, with a warning); else a call is told when it is whole, so
-    that one that cannot be read stays content, as it is, with a warning. lenient: a call of one of `names` in JSON, at
-    the beginning of the answer, in a ```json fence or between `<tools>` tags, counts though the format's marker is
-    missing, with a warning (small models write so, Qwen2.5-Coder 0.5B for one; no grammar has constrained it). Such a
-    call must have arguments and no further keys, so that other JSON stays content. new_id: makes the ids of calls.
+    format: a name that `detect_tool_format` returns, one of TOOL_FORMATS. names: the tools that may be called; a call
+    of another one stays content, with a warning; None: any. parallel: more than one call is allowed; otherwise further
+    ones stay content, with a warning. eager: arguments are sent as they arrive, for text that a grammar constrains,
+    which can only fail by being cut off (then the call has the part that there is, with a warning); otherwise a call is
+    sent when it is complete, so that one that cannot be parsed stays content, with a warning. lenient: a call of one of
+    `names` in JSON, at the beginning of the answer, in a ```json fence or between `<tools>` tags, counts without the
+    format's marker, with a warning (small models write such calls, for example Qwen2.5-Coder 0.5B; no grammar has
+    constrained them). Such a call must have arguments and no further keys, so that other JSON stays content. new_id:
+    makes the ids of calls.
     """
 
     def __init__(
@@ -53,17 +54,17 @@ class ToolParser:
         self._eager = eager
         self._events: list[ToolEvent] = []
         self._calls = Calls(self._emit, names, parallel, new_id or (lambda: new_call_id(format)))
-        self._buffer = ""  # text not yet looked at to the end
-        self._blanks = ""  # content's, held: markup if a call follows
+        self._buffer = ""  # text that is not processed to the end
+        self._blanks = ""  # content that is held back: markup if a call follows
         self._said = False  # there was content
         self._reader: Reader | None = None
-        self._raw = ""  # what the reader took and no call told
+        self._raw = ""  # text that the reader took and no call has sent
         self._marker = ""
         self._after = False  # a body has ended; its closing marker may follow
 
     @property
     def calls(self) -> int:
-        """How many calls were told so far."""
+        """The number of calls that were sent so far."""
         return self._calls.count
 
     @property
@@ -72,16 +73,16 @@ class ToolParser:
         return self._reader is not None
 
     def push(self, text: str) -> list[ToolEvent]:
-        """The next piece of the answer."""
+        """Parse the next piece of the answer."""
         self._buffer += text
         while self._buffer and self._advance():
             pass
         return self._taken()
 
     def finish(self, *, cut: bool = False) -> list[ToolEvent]:
-        """The answer is over: what was held back. cut: it was ended (by a limit, say) and did not end by itself; then
-        the beginning of a call is no content: it is a call as soon as its name and arguments have begun, and before
-        that it is left out, with a warning that holds it."""
+        """End of the answer: return what was held back. cut: it was ended (by a limit, for example) and did not end by
+        itself. Then the beginning of a call is not content: it is a call if its name and arguments have begun, and
+        otherwise it is removed, with a warning that contains it."""
         if self._reader is not None:
             if cut:
                 self._cut()
@@ -98,7 +99,7 @@ class ToolParser:
             rest, markup = rest[:hold], rest[hold:]
             self._content(rest)
             self._leave_out(markup)
-        elif not (cut and self._after):  # what would have become a closing marker is none of the content
+        elif not (cut and self._after):  # the possible beginning of a closing marker is not content
             self._content(rest)
         if self._blanks and not self._calls.count:
             self._emit(Content(self._blanks))
@@ -113,7 +114,7 @@ class ToolParser:
             self._warn_unmarked(told)
 
     def _is_markup(self) -> bool:
-        """Whether what was read can be nothing but the beginning of a call."""
+        """Whether the held text can only be the beginning of a call."""
         if self._marker or not self._raw.lstrip().startswith("["):
             return self._marker not in self._unmarked and self._marker not in self._format.plain
         return _PYTHON_CALL.match(self._raw) is not None
@@ -129,7 +130,7 @@ class ToolParser:
 
     # --- states -----------------------------------------------------------------------------------------------------
     def _advance(self) -> bool:
-        """Take what can be taken of the buffer. Returns whether there may be more to take."""
+        """Process the buffer as far as possible. Returns whether there may be more to process."""
         if self._reader is not None:
             return self._read()
         if self._after:
@@ -137,7 +138,7 @@ class ToolParser:
         return self._look()
 
     def _look(self) -> bool:
-        """In content: up to the next opening marker, or what may become one."""
+        """In content: up to the next opening marker, or the possible beginning of one."""
         if self._format.bare and not self._said and not self._calls.count:
             start = self._buffer.lstrip()
             if not start:
@@ -190,7 +191,7 @@ class ToolParser:
         return False
 
     def _fail(self, why: str, untold: str) -> None:
-        """What was read is no call, or only the beginning of one."""
+        """The held text is not a call, or only the beginning of one."""
         self._reader = None
         if self._calls.open:
             self._emit(ParseWarning(f"call {self._calls.count - 1} is not whole: {why}"))
@@ -201,7 +202,7 @@ class ToolParser:
         self._raw = ""
 
     def _close(self) -> bool:
-        """After a body: its closing marker, or where calls may follow without one, the next call."""
+        """After a body: its closing marker, or the next call if calls may follow without one."""
         start = self._buffer.lstrip()
         if not start:
             return False
@@ -224,7 +225,7 @@ class ToolParser:
 
     # --- events -----------------------------------------------------------------------------------------------------
     def _content(self, text: str) -> None:
-        """Content, its blanks at the end held."""
+        """Content, with white space at its end held back."""
         solid = text.rstrip()
         if solid:
             self._emit(Content(self._blanks + solid))
@@ -246,7 +247,7 @@ class ToolParser:
 
 
 class _Opening:
-    """Chooses the reader by the first character that is not blank."""
+    """Chooses the reader by the first character that is not white space."""
 
     def __init__(self, calls: Calls, format: ToolFormat, marker: str, *, eager: bool) -> None:
         self._calls = calls
@@ -289,6 +290,6 @@ def parse_tools(
     text: str, format: str, *, names: Collection[str] | None = None, parallel: bool = True, eager: bool = True,
     lenient: bool = False, new_id: Callable[[], str] | None = None,
 ) -> ToolMessage:  # fmt: skip
-    """The whole of a whole answer: what a `ToolParser` says, joined."""
+    """The complete result for a whole answer, as from a `ToolParser`."""
     parser = ToolParser(format, names=names, parallel=parallel, eager=eager, lenient=lenient, new_id=new_id)
     return gathered([*parser.push(text), *parser.finish()])

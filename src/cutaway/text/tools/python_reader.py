@@ -1,4 +1,4 @@
-"""Calls written as Python, read without running anything."""
+"""Reads calls written in Python syntax, without executing anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST_PYTHON = 1 << 16
 
 
 class PythonCalls:
-    """`[f(a=1), g(b="x")]`, or the same without the brackets up to the end of a fence; told when it is whole."""
+    """`[f(a=1), g(b="x")]`, or the same without the brackets up to the end of a fence; sent when it is complete."""
 
     def __init__(self, calls: Calls, *, fence: str) -> None:
         self._calls = calls
@@ -42,7 +42,7 @@ class PythonCalls:
         return False
 
     def cut(self) -> None:
-        """Half a call written as Python has no arguments that could be told as JSON."""
+        """An incomplete call in Python syntax has no arguments that could be sent as JSON."""
 
     def _read(self, text: str) -> bool:
         made = python_calls(text)
@@ -56,9 +56,10 @@ class PythonCalls:
 
 
 def python_calls(text: str) -> list[tuple[str, str]]:
-    """(name, arguments as JSON text) of calls written as Python with keywords and literals. Nothing is run.
+    """(name, arguments as JSON text) of calls in Python syntax with keywords and literals. Nothing is executed.
 
-    Raises NotACallError."""
+    Raises NotACallError.
+    """
     try:
         whole = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
