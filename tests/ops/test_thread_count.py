@@ -104,11 +104,11 @@ def test_a_quota_bounds_the_threads(tmp_path: Path, quota: float, count: int) ->
 
 def test_a_surplus_leaves(tmp_path: Path) -> None:
     root = machine(tmp_path, ["0", "1"])
-    assert choose_threads(2, root=root, allowed=cores(2)) == Threads(2, "as asked")
-    assert choose_threads(7, root=root, allowed=cores(2)) == Threads(2, "7 were asked for, 2 cores may be used", 5)
+    assert choose_threads(2, root=root, allowed=cores(2)) == Threads(2, "as requested")
+    assert choose_threads(7, root=root, allowed=cores(2)) == Threads(2, "7 were requested, 2 cores may be used", 5)
     write(root, {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "100000 100000"})
     found = choose_threads(2, root=root, allowed=cores(2))
-    assert found.warnings == ["threads: 2 were asked for, the control group allows 1 of 2 cores, so 1 work"]
+    assert found.warnings == ["threads: 2 were requested, the control group allows 1 of 2 cores, so 1 work"]
     assert choose_threads(1, root=root, allowed=cores(2)).warnings == []
 
 

@@ -88,7 +88,7 @@ class Target:
 
 
 class _Heard:
-    """What a stream of server-sent events has said so far."""
+    """The contents of a stream of server-sent events so far."""
 
     def __init__(self) -> None:
         self.arrivals: list[float] = []

@@ -77,7 +77,7 @@ async def _at_once(
     answers: list[Answer] = []
 
     async def user() -> None:
-        for question in waiting:  # shared: whoever is free takes the next
+        for question in waiting:  # shared: the first free client takes the next one
             answers.append(await target.ask(client, question))
 
     await asyncio.gather(*(user() for _ in range(concurrency)))

@@ -88,10 +88,7 @@ class Subject:
         self.program.run(step.tokens, step.positions, step.request_of, list(step.page_tables), step.rows, op, op + 1)
 
     def fill(self) -> None:
-        """Write every page once. Memory that nobody wrote is not there, and reading it would cost nothing.
-
-        One real chunk leaves finite values in all buffers; then only the ops that store keys and values are run.
-        """
+        """Write every page once. Memory that was never written does not exist, and reading it would cost nothing."""
         first = self.prompt(min(self.backend.limits.tokens, self.settings.context))[0]
         self.run(first)
         storing = [i for i in range(len(self.program)) if self.program.name(i) == "rotate_store"]

@@ -68,7 +68,7 @@ class Clock:
 
     def _arrive(self) -> bool:
         if not self._running and self._asks and self._free != 0:
-            self.now = max(self.now, self._asks[0].after)  # nobody is there: the clock jumps
+            self.now = max(self.now, self._asks[0].after)  # no client is active: the clock jumps
         while self._asks and self._asks[0].after <= self.now and self._free != 0:
             ask = self._asks.popleft()
             self._free = None if self._free is None else self._free - 1

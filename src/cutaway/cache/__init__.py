@@ -1,4 +1,4 @@
-"""The KV cache as integers: pools of pages, who holds them, and which prefix they hold."""
+"""The KV cache in integers: pools of pages, their holders, and the prefixes that they contain."""
 
 from cutaway.cache.pool import PagePool
 from cutaway.cache.prefix_misses import BREAK_REASONS, BreakReason, PrefixBreak

@@ -1,8 +1,8 @@
-"""The pages of one KV group: which are free, which are held and how often, which are kept for what they contain.
+"""The pages of one KV group: free pages, held pages with their reference counts, and cached pages.
 
-    free    nobody holds it, its contents mean nothing
+    free    without holder, and its contents have no meaning
     held    one or more requests read it (its reference count), published or not
-    cached  nobody holds it, but it is published: a later request with the same prefix may take it up again
+    cached  without holder, but published: a later request with the same prefix can hold it again
 
 free + held + cached = total, always. Only integers live here; the keys and values are the backend's.
 """
@@ -15,20 +15,21 @@ from time import monotonic
 
 
 class PagePool:
-    """A deterministic page allocator: the page given back last is taken first, cached pages go in order of last use."""
+    """A deterministic page allocator: the page given back last is taken first; cached pages are taken in order of last
+    use."""
 
     def __init__(self, pages: int, evicted: Callable[[int], None] | None = None) -> None:
-        """pages: how many there are. evicted: told of every cached page that is taken for something else."""
+        """pages: their number. evicted: called with every cached page that is taken for another use."""
         self.total = pages
         self._evicted = evicted
-        self._free = list(range(pages - 1, -1, -1))  # a stack; page 0 comes off first
+        self._free = list(range(pages - 1, -1, -1))  # a stack; page 0 is taken first
         self._references = [0] * pages
         self._published = [False] * pages
-        self._cached: OrderedDict[int, float] = OrderedDict()  # when it was given back, the longest ago first
+        self._cached: OrderedDict[int, float] = OrderedDict()  # time when it was given back, the oldest first
 
     @property
     def available(self) -> int:
-        """Pages that `take` can give now."""
+        """The number of pages that `take` can give now."""
         return len(self._free) + len(self._cached)
 
     @property
@@ -44,14 +45,14 @@ class PagePool:
         return self.total - self.available
 
     def references(self, page: int) -> int:
-        """How many requests hold the page."""
+        """The number of requests that hold the page."""
         return self._references[page]
 
     def is_published(self, page: int) -> bool:
         return self._published[page]
 
     def all_references(self) -> tuple[int, ...]:
-        """Of every page, as a copy."""
+        """The number of holders of every page, as a copy."""
         return tuple(self._references)
 
     def victims(self) -> tuple[tuple[int, float], ...]:
@@ -60,7 +61,7 @@ class PagePool:
         return tuple(self._cached.items())
 
     def take(self) -> int:
-        """A page for new contents, held once. The caller has asked `available` first."""
+        """A page for new contents, held once. The caller must have checked `available`."""
         assert self.available, "take() from a pool with no page left"
         if self._free:
             page = self._free.pop()
@@ -73,14 +74,14 @@ class PagePool:
         return page
 
     def share(self, page: int) -> None:
-        """One more holder of a page that is held or cached."""
+        """Add a holder to a page that is held or cached."""
         assert self._references[page] or page in self._cached, f"page {page} is free and cannot be shared"
         self._cached.pop(page, None)
         self._references[page] += 1
 
     def give(self, page: int) -> None:
-        """One holder less. The last one turns the page free, or cached if it is published."""
-        assert self._references[page] > 0, f"page {page} is given back and nobody holds it"
+        """Remove a holder. Without holders the page becomes free, or cached if it is published."""
+        assert self._references[page] > 0, f"page {page} is given back without a holder"
         self._references[page] -= 1
         if self._references[page] == 0:
             if self._published[page]:
@@ -89,12 +90,12 @@ class PagePool:
                 self._free.append(page)
 
     def publish(self, page: int) -> None:
-        """Its contents are written and findable: keep them when nobody holds the page."""
+        """The page's contents are written and can be found: keep them when it has no holder."""
         assert self._references[page] > 0 and not self._published[page], f"page {page} cannot be published"
         self._published[page] = True
 
     def retract(self, page: int) -> None:
-        """Its contents are no longer findable: a cached page turns free."""
+        """The page's contents can no longer be found: a cached page becomes free."""
         assert self._published[page], f"page {page} is not published"
         self._published[page] = False
         if page in self._cached:
@@ -102,7 +103,8 @@ class PagePool:
             self._free.append(page)
 
     def check(self, holders: dict[int, int] | None = None) -> None:
-        """Assert the ledger. holders: page -> how many page tables name it, to be equal to the reference counts."""
+        """Assert the ledger. holders: page -> the number of page tables that contain it, which must equal its reference
+        count."""
         free, cached = set(self._free), set(self._cached)
         held = {page for page, count in enumerate(self._references) if count}
         assert len(free) == len(self._free), "a page is free twice"

@@ -1,10 +1,10 @@
-"""Why a prefix was not found further than it was. Nothing is decided by it. The reasons:
+"""Explains why the match of a prefix ended. No decision depends on it. The reasons:
 
-    prompt_changed   an earlier request went on otherwise from this token on
-    evicted          it was here, and its page was taken for something else
-    never_seen       nothing was ever written here after the tokens before
+    prompt_changed   an earlier request had another token here
+    evicted          the token was in the cache, and its page was taken for another use
+    never_seen       no token was ever written here after the tokens before
 
-Told are the place and what stood there before, so that one sees what of a prompt to keep still.
+A report has the place and the earlier tokens, which show the part of a prompt that should be kept constant.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ BreakReason = Literal["prompt_changed", "evicted", "never_seen"]
 BREAK_REASONS: tuple[BreakReason, ...] = ("prompt_changed", "evicted", "never_seen")
 REMEMBERED = 4096  # pages of tokens that were evicted
 COMPARED = 64  # continuations of one prefix, the latest first
-EXPECTED = 8  # ids that are told
+EXPECTED = 8  # ids in a report
 
 Tokens = tuple[int, ...]
 Label = tuple[Hashable, int]
-"""Of a prefix: the key it was written under, and a hash of its tokens."""
+"""Identifies a prefix: the key under which it was written, and a hash of its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrefixBreak:
-    """The first token of a prompt that was not found. at: its index; expected: if the prompt changed, what earlier
-    requests had there (some of it, ascending)."""
+    """The first token of a prompt that was not found. at: its index. expected: if the prompt changed, the tokens of
+    earlier requests at this place (some of them, ascending)."""
 
     at: int
     token: int
@@ -38,10 +38,10 @@ class PrefixBreak:
 
 
 class Evicted:
-    """The latest evicted continuations, by the name of the prefix they followed.
+    """The latest evicted continuations, by the name of the prefix that they followed.
 
-    Two prefixes of a key may share a hash; all that can come of it is a wrong reason in a report. What is remembered of
-    one key is never told to another.
+    If two prefixes of a key have the same hash, the only effect is a wrong reason in a report. Entries of one key are
+    never reported to another.
     """
 
     def __init__(self, most: int = REMEMBERED) -> None:
@@ -50,7 +50,7 @@ class Evicted:
         self._after: OrderedDict[Label, dict[Tokens, None]] = OrderedDict()
 
     def add(self, name: Label, tokens: Tokens) -> None:
-        """`tokens` followed the prefix of this name, and are gone."""
+        """`tokens` followed the prefix of this name and were evicted."""
         known = self._after.setdefault(name, {})
         self._after.move_to_end(name)
         self._count += tokens not in known
@@ -65,7 +65,7 @@ class Evicted:
                 del self._after[oldest]
 
     def after(self, name: Label) -> Iterator[Tokens]:
-        """What followed the prefix, the latest first."""
+        """The evicted continuations of the prefix, the latest first."""
         return reversed(self._after.get(name, {}))
 
     def clear(self) -> None:
@@ -78,20 +78,20 @@ def find_break(
 ) -> PrefixBreak | None:
     """Where and why the match of a prefix ended; None if it did not.
 
-    tokens: those that might have been found. found: how many were, in whole pages. live, evicted: what is known to
-    follow them, the latest first.
+    tokens: those that could have been found. found: the number that were, in whole pages. live, evicted: the known
+    continuations, the latest first.
     """
     rest = tuple(tokens[found : found + page_size])
     if not rest:
         return None
     best, expected = _closest(rest, live, 0, set())
     if best == len(rest):
-        return None  # known to the end, and no whole page of it is left
+        return None  # known to the end, but no whole page of it is left
     here = PrefixBreak(found + best, rest[best], "evicted")
     gone = list(islice(evicted, COMPARED))
     whole = [known for known in gone if len(known) > best and rest[: len(known)] == known[: len(rest)]]
     if whole:
-        usable = len(rest) == page_size or any(len(known) < page_size for known in whole)  # pages are taken whole
+        usable = len(rest) == page_size or any(len(known) < page_size for known in whole)  # only whole pages are found
         return here if usable else None
     best, expected = _closest(rest, gone, best, expected)
     if not expected or not found + best:
@@ -100,7 +100,7 @@ def find_break(
 
 
 def shared_length(a: Sequence[int], b: Sequence[int], known: int = 0) -> int:
-    """How many tokens the two have in common from their beginning; the first `known` are."""
+    """The number of tokens that the two have in common from their beginning; the first `known` are equal."""
     most = min(len(a), len(b))
     while known < most and a[known] == b[known]:
         known += 1
@@ -108,7 +108,7 @@ def shared_length(a: Sequence[int], b: Sequence[int], known: int = 0) -> int:
 
 
 def _closest(rest: Tokens, known: Iterable[Tokens], best: int, expected: set[int]) -> tuple[int, set[int]]:
-    """How many tokens of `rest` are known, and which ids followed them where it went on otherwise."""
+    """The number of tokens of `rest` that are known, and the ids of other continuations after them."""
     for continuation in islice(known, COMPARED):
         if continuation[:best] != rest[:best]:
             continue

@@ -1,11 +1,11 @@
-"""Which prefix each published page holds: a tree with one node per page of tokens.
+"""Maps published pages to prefixes: a tree with one node per page of tokens.
 
-A page that was full is shared by as many as want it. The part-filled last page of a request that ended is a tail: one
-later request may take it over and go on writing in it.
+A full page is shared by any number of requests. The part-filled last page of a request that ended is a tail: one later
+request may take it over and continue writing in it.
 
-A node's name is (its parent, its tokens), compared token by token, so two different prefixes can never be taken for one
-another; a root's name is whatever else the keys and values depend on (adapter, salt). A node has one page per KV group,
-or -1 where that group has none (never written, or taken for something else).
+A node is identified by its parent and its tokens, which are compared token by token, so two different prefixes are
+never confused; a root is identified by everything else that the keys and values depend on (adapter, salt). A node has
+one page per KV group, or -1 if that group has none (never written, or evicted).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from cutaway.cache.snapshot import Published
 
 
 class Node:
-    """`tokens` lie in `pages[group]`, if the tokens before them are those of `parent`. label: its root's key and a
-    hash of all of them, by which evicted nodes are remembered; no decision rests on it."""
+    """`tokens` are in `pages[group]`, if the tokens before them are those of `parent`. label: its root's key and a hash
+    of all tokens, under which evicted nodes are remembered; no decision depends on it."""
 
     __slots__ = ("__weakref__", "children", "label", "pages", "parent", "tails", "tokens")
 
@@ -35,25 +35,25 @@ class Node:
 
 
 class PrefixTree:
-    """Finds the published pages of a prefix. Who holds them, and for how long, is the pools' business."""
+    """Finds the published pages of a prefix. The pools manage who holds them and for how long."""
 
     def __init__(self, groups: int, page_size: int) -> None:
         self._groups = groups
         self._page_size = page_size
-        # A root lives as long as something under it does, or a request holds it: salts may be without number.
+        # A root lives as long as a node under it or a request that holds it: the number of salts is unlimited.
         self._roots: WeakValueDictionary[Hashable, Node] = WeakValueDictionary()
         self._evicted = Evicted()
         self._owner: list[dict[int, Node]] = [{} for _ in range(groups)]  # per group: published page -> its node
 
     def root(self, key: Hashable) -> Node:
-        """Where prefixes of this key begin. The node stays valid as long as the caller keeps it."""
+        """The root of prefixes with this key. It is valid as long as the caller keeps it."""
         root = self._roots.get(key)
         if root is None:
             root = self._roots[key] = Node(None, (), self._groups, key)
         return root
 
     def walk(self, key: Hashable, tokens: Sequence[int]) -> Iterator[Node]:
-        """The known nodes of the prefix, from its first page on; some of their pages may be missing."""
+        """The known nodes of the prefix, from its first page on. Some of their pages may be missing."""
         node = self._roots.get(key)
         for start in range(0, len(tokens) - self._page_size + 1, self._page_size):
             if node is None:
@@ -63,7 +63,7 @@ class PrefixTree:
                 yield node
 
     def extend(self, parent: Node, tokens: tuple[int, ...]) -> Node:
-        """The node after `parent` for a page of tokens, or for a tail if they are fewer; made if it is not there."""
+        """The node after `parent` for a page of tokens, or for a tail if they are fewer; created if necessary."""
         assert 0 < len(tokens) <= self._page_size
         siblings = parent.children if len(tokens) == self._page_size else parent.tails
         node = siblings.get(tokens)
@@ -72,7 +72,7 @@ class PrefixTree:
         return node
 
     def longest_tail(self, parent: Node, tokens: Sequence[int]) -> tuple[Node | None, int]:
-        """The whole tail after `parent` that begins most like `tokens`, and how many tokens they have in common."""
+        """The tail after `parent` that has the longest common beginning with `tokens`, and its length."""
         best, most = None, 0
         for node in parent.tails.values():
             common = shared_length(node.tokens, tokens)
@@ -82,28 +82,28 @@ class PrefixTree:
 
     def find_break(self, node: Node, tokens: Sequence[int], found: int, *, lacking: bool) -> PrefixBreak | None:
         """Where and why the match of `tokens` ended: `found` of them, up to `node`. lacking: the next node is known,
-        and a page of it, or of the window before it, is not there any more."""
+        but one of its pages, or of the window before it, is no longer there."""
         if lacking:
             return PrefixBreak(found, tokens[found], "evicted")
         live = chain(reversed(node.children), reversed(node.tails))
         return find_break(tokens, found, live, self._evicted.after(node.label), self._page_size)
 
     def remember(self, parent: Node, tokens: tuple[int, ...]) -> None:
-        """`tokens` were written after `parent`, and cannot be found any more."""
+        """`tokens` were written after `parent` and can no longer be found."""
         self._evicted.add(parent.label, tokens)
 
     def forget(self) -> None:
-        """What was evicted was never seen."""
+        """Forget the evicted nodes."""
         self._evicted.clear()
 
     def attach(self, node: Node, group: int, page: int) -> None:
-        """The page holds the node's tokens. A node has at most one page per group."""
+        """The page contains the node's tokens. A node has at most one page per group."""
         assert node.pages[group] == -1 and page not in self._owner[group]
         node.pages[group] = page
         self._owner[group][page] = node
 
     def detach(self, group: int, page: int) -> None:
-        """The page holds something else from now on. Nodes that lead nowhere are dropped."""
+        """The page has other contents from now on. Nodes without pages and children are removed."""
         node: Node | None = self._owner[group].pop(page)
         assert node is not None
         node.pages[group] = -1
@@ -136,7 +136,7 @@ class PrefixTree:
 
 
 def _start(node: Node, known: dict[Node, int]) -> int:
-    """Position of the node's first token. known: of nodes that were asked for before; added to."""
+    """Position of the node's first token. known: positions computed before; added to."""
     path: list[Node] = []
     while node not in known and node.parent is not None:
         path.append(node)

@@ -1,4 +1,4 @@
-"""What a ledger of pages holds at one moment: plain values, for whoever looks at it."""
+"""The state of a page ledger at one moment, as plain values."""
 
 from __future__ import annotations
 
@@ -61,8 +61,7 @@ class PageMap:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """groups, maps: in the ledger's order. requests: by the engine's number of the request. maps: if they were asked
-    for."""
+    """groups, maps: in the ledger's order. requests: by the engine's number of the request. maps: only on request."""
 
     page_size: int
     groups: tuple[GroupPages, ...]

@@ -1,12 +1,13 @@
-"""Page tables: which pages hold the keys and values of each request, in every KV group.
+"""Page tables: the pages with the keys and values of each request, in every KV group.
 
     position      0 ........ 15 | 16 ....... 31 | 32 ....... 47 | 48 ....
     full group    page 3        | page 0        | page 7        | page 8
-    window group  -1            | -1            | page 2        | page 5      (what left the window was given back)
+    window group  -1            | -1            | page 2        | page 5      (pages outside the window are given back)
 
-A request opens with the longest prefix that is already written, extends by whole pages before a step, says after the
-step what was written (full pages become findable, pages that left a window go back), and closes (its part-filled last
-page becomes a tail, so that the next turn of a chat goes on in it).
+A request is opened with the longest prefix that is already written, extended by whole pages before a step, updated
+    after
+the step with what was written (full pages are published, pages that left a window are given back), and closed (its
+part-filled last page becomes a tail, in which the next turn of a chat can continue).
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ TAILS = 16  # after one node: they are compared one by one
 
 @dataclass(frozen=True, slots=True)
 class GroupSize:
-    """window: tokens that a layer of this group sees, its own included (None: all). pages: how many the group has."""
+    """window: tokens that a layer of this group attends to, including its own (None: all). pages: the number of pages
+    of the group."""
 
     window: int | None
     pages: int
@@ -36,7 +38,7 @@ class GroupSize:
 
 @dataclass(slots=True)
 class _Held:
-    """What one request holds. Per group: its table, and the index of the first page it still has."""
+    """What one request holds. Per group: its table, and the index of the first page that it still has."""
 
     node: Node
     tables: list[array[int]]
@@ -50,7 +52,7 @@ class _Held:
 class PageTables:
     """The ledger of a cache: one pool per KV group, one table per group and request, one tree of prefixes.
 
-    sharing: look up and publish prefixes; without it every request computes all its tokens.
+    sharing: find and publish prefixes; without it every request computes all its tokens.
     """
 
     def __init__(self, groups: Sequence[GroupSize], page_size: int, *, sharing: bool = True) -> None:
@@ -64,7 +66,7 @@ class PageTables:
 
     @property
     def capacity(self) -> int:
-        """Tokens that a request can reach when it has all pages to itself."""
+        """The maximum length of a request that has all pages to itself."""
         return min(self._group_capacity(group) for group in self.groups)
 
     def _group_capacity(self, group: GroupSize) -> int:
@@ -74,18 +76,18 @@ class PageTables:
         return everything
 
     def _pages_over(self, tokens: int) -> int:
-        """The most pages that so many consecutive positions can touch."""
+        """The maximum number of pages for so many consecutive positions."""
         return 0 if tokens <= 0 else (tokens + self.page_size - 2) // self.page_size + 1
 
     def _first_needed(self, group: GroupSize, length: int) -> int:
-        """Index of the first page that a token at position `length`, or a later one, sees."""
+        """Index of the first page that a token at position `length` or later attends to."""
         return 0 if group.window is None else max(0, length - group.window + 1) // self.page_size
 
     # --- a request's life -------------------------------------------------------------------------------------------
     def open(self, request: int, tokens: Sequence[int], *, limit: int | None = None, key: Hashable = None) -> int:
-        """Begin a request with the longest written prefix of its tokens. Returns how many tokens that covers.
+        """Begin a request with the longest written prefix of its tokens. Returns the number of tokens that it covers.
 
-        limit: cover at most so many; never more than all but the last token, whose logits somebody wants.
+        limit: cover at most so many; never all, because the logits of the last token are needed.
         """
         assert request not in self._held, f"request {request} is already open"
         limit = min(len(tokens) - 1, len(tokens) if limit is None else limit)
@@ -109,13 +111,14 @@ class PageTables:
         return held.length
 
     def broke(self, request: int) -> PrefixBreak | None:
-        """The first token that was not found when the request was opened, and why; None if all that may be was, or the
-        request is not open any more."""
+        """The first token that was not found when the request was opened, and the reason; None if all were that can be,
+        or if the request is closed."""
         held = self._held.get(request)
         return None if held is None else held.broke
 
     def _take_tail(self, held: _Held, tokens: Sequence[int]) -> None:
-        """Go on in the part-filled page of a request that ended, if it begins like `tokens`. Nobody else holds it."""
+        """Take over the part-filled page of a request that ended, if it begins like `tokens`. No other request holds
+        it."""
         tail, common = self._tree.longest_tail(held.node, tokens)
         if tail is None:
             return
@@ -127,7 +130,7 @@ class PageTables:
         held.length = held.written = held.length + common
 
     def _longest(self, nodes: list[Node]) -> list[Node]:
-        """The longest beginning of `nodes` that serves: full groups have all its pages, window groups their window."""
+        """The longest usable beginning of `nodes`: full groups have all its pages, window groups their window."""
         full = [index for index, group in enumerate(self.groups) if group.window is None]
         windows = [index for index, group in enumerate(self.groups) if group.window is not None]
         count = next((i for i, node in enumerate(nodes) if any(node.pages[g] == -1 for g in full)), len(nodes))
@@ -140,7 +143,7 @@ class PageTables:
         return nodes[:count]
 
     def room(self, request: int, limit: int) -> int:
-        """How many tokens beyond its length the request can be extended by now, at most `limit`."""
+        """The number of tokens by which the request can be extended now, at most `limit`."""
         held = self._held[request]
         for pool, table in zip(self.pools, held.tables, strict=True):
             limit = min(limit, (len(table) + pool.available) * self.page_size - held.length)
@@ -149,7 +152,7 @@ class PageTables:
     def need(self, request: int, length: int) -> tuple[int, ...]:
         """Pages that the request still needs in each group to reach `length`.
 
-        A window group gives pages back on the way: it needs its window and a page to write to, no more.
+        A window group gives pages back on the way: it needs only its window and a page to write to.
         """
         held, needs = self._held[request], []
         for group, table, first in zip(self.groups, held.tables, held.first, strict=True):
@@ -165,7 +168,7 @@ class PageTables:
         return tuple(pool.available for pool in self.pools)
 
     def extend(self, request: int, count: int) -> None:
-        """Hold pages for `count` more tokens. The caller has asked `room` first."""
+        """Hold pages for `count` more tokens. The caller must have checked `room`."""
         held = self._held[request]
         held.length += count
         for pool, table in zip(self.pools, held.tables, strict=True):
@@ -173,9 +176,9 @@ class PageTables:
                 table.append(pool.take())
 
     def written(self, request: int, tokens: Sequence[int], length: int | None = None) -> None:
-        """The positions that the request was extended to are written. tokens: its tokens, at least as many.
+        """The positions to which the request was extended are written. tokens: its tokens, at least as many.
 
-        length: only so many count; what was held for those beyond is given back, and nobody finds it.
+        length: only so many count; pages beyond are given back and cannot be found.
         """
         held = self._held[request]
         if length is not None and length != held.length:
@@ -200,7 +203,7 @@ class PageTables:
                 pool.give(table.pop())
 
     def _publish(self, held: _Held, tokens: Sequence[int]) -> None:
-        """Make the pages that became full findable. Where the tree has an equal page, hold that one instead."""
+        """Publish the pages that became full. If the tree has an equal page, hold that one instead."""
         size = self.page_size
         while (held.published + 1) * size <= held.length:
             at = held.published
@@ -219,9 +222,9 @@ class PageTables:
                     table[at] = known
 
     def close(self, request: int, tokens: Sequence[int] = ()) -> None:
-        """Give everything back. Later pages go first, so that a prefix is worn away from its end.
+        """Give everything back. Later pages go first, so that a prefix is evicted from its end.
 
-        tokens: the request's, to keep what is written of its last page as a tail; none: not to keep it.
+        tokens: the request's, to keep the written part of its last page as a tail; none: do not keep it.
         """
         held = self._held.pop(request)
         if self.sharing:
@@ -240,7 +243,7 @@ class PageTables:
             self._tree.remember(held.node, tail)
             return
         node = self._tree.extend(held.node, tail)
-        if max(node.pages) == -1:  # else another request has left the same
+        if max(node.pages) == -1:  # otherwise another request has left the same
             for index, (pool, table) in enumerate(zip(self.pools, held.tables, strict=True)):
                 self._tree.attach(node, index, table[at])
                 pool.publish(table[at])

@@ -1,4 +1,6 @@
-"""`cutaway.toml`: defaults for a run, and everything that a server is told. An option on the command line wins."""
+"""`cutaway.toml`: defaults for `run` and `chat`, and the settings of a server. Options on the command line take
+precedence.
+"""
 
 from cutaway.config.example import EXAMPLE
 from cutaway.config.reading import (

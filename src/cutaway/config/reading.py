@@ -1,5 +1,6 @@
-"""Reading a config, and explaining one that cannot be used, in three steps: is it TOML (line, column, the line itself,
-the usual mistake), was it found (every path looked at), is its content right (key, expected, given, nearest key).
+"""Reads a config, and explains one that cannot be used: a syntax error (line, column, the line itself, the usual
+mistake), a missing file (every path that was searched), or invalid contents (key, expected and given value, nearest
+key).
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from cutaway.sampling.parameter import bias_of
 
 FILE_NAME = "cutaway.toml"
 RENAMED: dict[str, str] = {}
-"""Keys of earlier versions and what they are called now, with their section: "server.old" -> "new"."""
+"""Keys of earlier versions and their present names, with their section: "server.old" -> "new"."""
 Warn = Callable[[str], None]
 
 
 def settings(section: Any) -> dict[str, Any]:
-    """What a section says, by key; sections inside it apart."""
+    """The keys that a section sets, and the sections inside it."""
     said = {f.name: getattr(section, f.name) for f in dataclasses.fields(section)}
     return {k: v for k, v in said.items() if v is not None and k not in SECTIONS and k != "aliases"}
 
 
 def sampling_settings(config: Config) -> dict[str, Any]:
-    """What `[sampling]` says, the preset apart, as arguments of SamplingParams. Raises ConfigError."""
+    """The settings of `[sampling]` without the preset, as arguments of SamplingParams. Raises ConfigError."""
     said = {name: value for name, value in settings(config.sampling).items() if name != "preset"}
     if "logit_bias" in said:
         try:
@@ -42,20 +43,21 @@ def sampling_settings(config: Config) -> dict[str, Any]:
 
 
 def config_paths() -> list[Path]:
-    """Where a config is looked for, in this order: the working directory, then the user's configuration directory."""
+    """The places of a config, in the order of the search: the working directory, then the user's configuration
+    directory."""
     base = os.environ.get("XDG_CONFIG_HOME")
     return [Path(FILE_NAME), (Path(base) if base else Path.home() / ".config") / "cutaway" / FILE_NAME]
 
 
 def find_config() -> Path | None:
-    """The first config there is."""
+    """The first existing config, or None."""
     return next((p for p in config_paths() if p.is_file()), None)
 
 
 def load_config(path: Path | None = None, warn: Warn | None = None) -> Config:
     """Read a config: the given file, or the first of `config_paths`, or none (all defaults).
 
-    warn: told of keys that were renamed. Raises ConfigError.
+    warn: called for keys that were renamed. Raises ConfigError.
     """
     found = path or find_config()
     if found is None:
@@ -74,7 +76,7 @@ def load_config(path: Path | None = None, warn: Warn | None = None) -> Config:
 
 
 def parse_config(text: str, name: str = FILE_NAME, warn: Warn | None = None) -> Config:
-    """A config from its text. name: what errors call it. Raises ConfigError."""
+    """A config from its text. name: its name in errors. Raises ConfigError."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -88,13 +90,13 @@ def parse_config(text: str, name: str = FILE_NAME, warn: Warn | None = None) -> 
 
 
 def check_config(config: Config, name: str) -> Config:
-    """A config that was put together otherwise, checked as one that was read. Raises ConfigError."""
+    """A config from another source, with the checks of one that was read. Raises ConfigError."""
     return _validated(dataclasses.asdict(config), name)
 
 
 def check_served(config: Config, name: str) -> None:
-    """What only a server asks of a config: a size that is one, names that differ, aliases of what is there (where all
-    models are given names; else their files tell). Raises ConfigError."""
+    """Checks that only a server needs: a valid size, unique names, aliases of existing models (if all models are given
+    names; otherwise their names come from their files). Raises ConfigError."""
     if config.server.memory is not None:
         parse_bytes(config.server.memory)
     names = [model.name for model in config.models if model.name]
@@ -105,9 +107,9 @@ def check_served(config: Config, name: str) -> None:
 def check_names(
     names: Sequence[str], aliases: Mapping[str, str | Mapping[str, float]], *, known: bool = True, where: str = ""
 ) -> None:
-    """That served models have names that differ, and aliases mean some of them and nothing else.
+    """Check that served names are unique, and that aliases refer to served models and are not served names.
 
-    known: whether `names` are all there will be. where: begins what is said. Raises ConfigError.
+    known: whether `names` is complete. where: the beginning of messages. Raises ConfigError.
     """
     if twice := next((one for one in names if names.count(one) > 1), None):
         raise ConfigError(f"{where}two models are served as {twice!r}", hint="give one of them another name")
@@ -126,18 +128,18 @@ def check_names(
 
 
 def _validated(values: dict[str, Any], name: str) -> Config:
-    # Not at the top: most runs have no config, and pydantic is slow to import.
+    # Not at the top: most runs have no config, and importing pydantic is slow.
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        # As JSON: there, strict validation knows that an object is how a section is written.
+        # As JSON, because strict validation then accepts an object as a section.
         return TypeAdapter(Config).validate_json(json.dumps(values, default=str))
     except ValidationError as error:
         raise ConfigError(f"{name}: " + "; ".join(_content(e) for e in error.errors())) from None
 
 
 def _take_renamed(values: dict[str, Any]) -> list[tuple[str, str]]:
-    """Rename old keys in place, where the new one is not there, too."""
+    """Rename old keys in place, unless the new one is present too."""
     found = []
     for old, new in RENAMED.items():
         section, _, key = old.rpartition(".")
@@ -150,7 +152,7 @@ def _take_renamed(values: dict[str, Any]) -> list[tuple[str, str]]:
 
 # --- step 1: is it TOML -----------------------------------------------------------------------------------------------
 def _syntax(message: str, text: str, name: str) -> tuple[str]:
-    """What the parser says, with the line it says it of. (It gives the place only inside its message.)"""
+    """The parser's message, with the line to which it refers. (The message is the only place of the line number.)"""
     found = re.search(r"\(at line (\d+), column (\d+)\)", message)
     lines = text.splitlines() or [""]
     line, column = (int(found[1]), int(found[2])) if found else (len(lines), len(lines[-1]) + 1)
@@ -175,7 +177,7 @@ _MISTAKES = (
 
 
 def _usual_mistake(line: str, words: str) -> str:
-    """What people usually did who get this error on such a line; "" if nothing fits."""
+    """The usual cause of this error on such a line; "" if none is known."""
     if "overwrite" in words or "twice" in words or "redefine" in words:
         return "a key or a section stands there twice"
     return next((said for pattern, said in _MISTAKES if re.search(pattern, line)), "")
@@ -183,7 +185,7 @@ def _usual_mistake(line: str, words: str) -> str:
 
 # --- step 3: is its content right -------------------------------------------------------------------------------------
 def _content(error: Mapping[str, Any]) -> str:
-    """One wrong entry: key, expected, given, nearest key."""
+    """One invalid entry: key, expected and given value, nearest key."""
     path = [str(part) for part in error["loc"] if part != "str" and not str(part).startswith("dict[")]
     key = ".".join(path)
     if error["type"] == "unexpected_keyword_argument":
@@ -195,7 +197,7 @@ def _content(error: Mapping[str, Any]) -> str:
 
 
 def _nearest(path: Sequence[str]) -> str:
-    """The key of that section that is nearest; else of another section; else all of this section's."""
+    """The nearest key of that section, otherwise of another section, otherwise all keys of this section."""
     section = path[0] if len(path) > 1 else ""
     known = _keys(section)
     if near := difflib.get_close_matches(path[-1], known, n=1, cutoff=0.6):

@@ -1,4 +1,4 @@
-"""What a config may say, section by section: a field is a key, its annotation what the key's value may be."""
+"""The sections of a config: a field is a key, and its annotation the type of the value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STRICT = {"extra": "forbid", "strict": True}
 
 
 def _value(parameter: Parameter) -> Any:
-    """What a key of `[sampling]` may be."""
+    """The type of a key of `[sampling]`."""
     if parameter.choices or parameter.kind not in ("number", "integer"):
         return parameter.type
     low = Gt(parameter.low) if parameter.above else Ge(parameter.low)
@@ -32,7 +32,7 @@ def _value(parameter: Parameter) -> Any:
 if TYPE_CHECKING:
 
     class SamplingDefaults:
-        """See below."""
+        """The keys of `[sampling]`, created below."""
 
         preset: str | None
 
@@ -51,11 +51,11 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """One model that a server serves.
+    """One served model.
 
-    model: name, path or source. name: what requests call it; None: the model's own. load: at start, on first use, or
-    None: at start for the first model, on first use for the others. sha256: what it must be, whole or its beginning.
-    contexts: how many whole contexts its pages hold together. The rest as on the command line.
+    model: name, path or source. name: the name that requests use; None: the model's own. load: at the start, on first
+    use, or None: at the start for the first model, on first use for the others. sha256: its required hash, whole or a
+    prefix. contexts: the size of its KV cache, in whole contexts. The rest as on the command line.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -77,19 +77,19 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Where a server listens, whom it lets in, how patient it is.
+    """The address, access rules and limits of a server.
 
-    only_api_keys: no others than `api_keys` are valid, not those of the file or of $CUTAWAY_API_KEYS.
-    cors_origins: pages that may use the server. allowed_hosts: further names that it answers to ("*.example.com": all
-    below it, "*": all); a loopback address answers to loopback names, another to every name unless some are listed.
-    trusted_proxies: addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed.
-    memory: for all models together, as "6 GB" or bytes; None: what is available when it starts. verify: hash models
-    when their file changed since, or always. strict: an unknown field of a request is an error, not a warning.
-    body_encodings: of bodies that are not UTF-8 and are taken all the same, with a warning.
-    keep_alive: seconds between comments on a silent stream. send_timeout: seconds that a reader may take nothing.
-    grace: seconds that running requests have after SIGTERM. resume: seconds that a stream outlives its reader, so that
-    it can be taken up again (`Last-Event-ID`); 0: off. max_events: tokens that wait for a slow reader. share_prefixes:
-    a prompt's prefix is found whoever computed it, not only where the same caller (API key, else address) did.
+    only_api_keys: only `api_keys` are valid, not those of the file or of $CUTAWAY_API_KEYS. cors_origins: origins of
+    web pages that may use the server. allowed_hosts: further names that it accepts ("*.example.com": all subdomains,
+    "*": all); on a loopback address it accepts loopback names, on another address every name unless some are listed.
+    trusted_proxies: addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are used. memory: for all models
+    together, as "6 GB" or bytes; None: what is available at the start. verify: hash models if their file has changed,
+    or always. strict: an unknown field of a request is an error, not a warning. body_encodings: encodings other than
+    UTF-8 in which bodies are accepted, with a warning. keep_alive: seconds between comments on a silent stream.
+    send_timeout: seconds within which a client must read. grace: seconds that running requests have after SIGTERM.
+    resume: seconds that a stream is kept after its client has disconnected, so that it can be resumed
+    (`Last-Event-ID`); 0: off. max_events: tokens that wait for a slow client. share_prefixes: share cached prefixes
+    between all callers, not only within one caller (API key, or address).
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -118,10 +118,10 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """What one server, and one caller, may ask. None: no limit.
+    """Limits of the server and of one caller. None: no limit.
 
-    queue: answers that wait while as many as the model runs at once are running. requests_per_key: at once, by API key
-    (without keys: by address); requests_per_minute: likewise. tokens_per_request: of an answer; seconds_per_request.
+    queue: answers that wait while the model runs as many as it can. requests_per_key: at once, by API key (without
+    keys: by address); requests_per_minute: likewise. tokens_per_request, seconds_per_request: of an answer.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
@@ -135,7 +135,8 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class LoggingConfig:
-    """prompts: log them, too. token_share: of the requests whose every token is logged at level debug."""
+    """prompts: log prompts and answers. token_share: the share of requests whose every token is logged at level
+    debug."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
@@ -147,8 +148,8 @@ class LoggingConfig:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryConfig:
-    """OpenTelemetry. endpoint: a collector that takes OTLP over HTTP; None: what the environment names
-    (OTEL_EXPORTER_OTLP_ENDPOINT), else none. service_name: None: the environment's, else "cutaway"."""
+    """OpenTelemetry. endpoint: a collector that accepts OTLP over HTTP; None: the environment's
+    (OTEL_EXPORTER_OTLP_ENDPOINT), otherwise none. service_name: None: the environment's, otherwise "cutaway"."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 
@@ -158,7 +159,8 @@ class TelemetryConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole file. None: not said. aliases: a further name of a model, or several by weight: traffic is split."""
+    """The whole file. None: not given. aliases: each a further name of a model, or of several by weight, which splits
+    traffic."""
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
 

@@ -70,7 +70,7 @@ def dequantize(type: str, raw: U8, shape: tuple[int, ...]) -> F32:
     does not fit the shape.
     """
     _check_size(type, raw, shape)
-    with np.errstate(all="ignore"):  # damaged scales may be infinite or NaN; whoever uses the values looks at them
+    with np.errstate(all="ignore"):  # damaged scales may be infinite or NaN; the code that uses the values checks them
         if type not in SPLITS:
             return raw.view(_dtype(type)).astype(np.float32).reshape(shape)
         return _values(type, np.ascontiguousarray(raw)).reshape(shape)

@@ -48,7 +48,7 @@ _STRUCTS = {kind: struct.Struct("<" + code) for kind, code in zip(_SCALARS, "BbH
 
 
 class Metadata(Mapping[str, Any]):
-    """Key-values of a GGUF file. Arrays of numbers are copied when first asked for; strings stay in the file."""
+    """Key-values of a GGUF file. Arrays of numbers are copied on first use; strings stay in the file."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -74,7 +74,7 @@ class Metadata(Mapping[str, Any]):
         return f"Metadata({', '.join(self._values)})"
 
     def put(self, key: str, value: Any) -> None:
-        """Add a key; a callable is asked for its value later."""
+        """Add a key; a callable is called for its value on first use."""
         self._values[key] = value
         if callable(value):
             self._pending[key] = value

@@ -104,7 +104,7 @@ class ModelFile:
             self._parts[tensor.file].map.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def close(self) -> None:
-        """Let go of the files. A view that somebody still holds stays valid; its file is unmapped after the last."""
+        """Close the files. A view that is still in use stays valid; its file is unmapped after the last view."""
         self.tensors = {}
         self._parts = ()
 

@@ -131,7 +131,7 @@ def _read_weight_map(index: Path) -> dict[str, str]:
     if not isinstance(shards, dict) or not shards:
         raise FormatError(f"{index.name}: weight_map is missing or empty")
     for tensor, shard in shards.items():
-        # A shard lies beside its index: a path out of the directory is somebody else's file.
+        # A shard is in the folder of its index; a path outside of it could be any file.
         if not isinstance(shard, str) or not _SHARD_NAME.fullmatch(shard):
             raise FormatError(f"{index.name}: weight_map: tensor {tensor!r}: {shard!r} is not the name of a shard")
     return shards

@@ -1,4 +1,4 @@
-"""What a model is (spec), how its files become weights, where its tokens stand, and the decoder itself."""
+"""Models: the spec, the weights from files, token positions, and the decoder."""
 
 from cutaway.model.cautions import cautions
 from cutaway.model.decoder import Decoder

@@ -1,4 +1,4 @@
-"""What to know of a model before using it: what its files leave open, and what loading fixes that changes answers."""
+"""Warnings about a model before its use: what its files do not define, and what loading fixes that changes answers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cutaway.text import Tokenizer
 
 
 def cautions(spec: ModelSpec, tokenizer: Tokenizer, context: int, stretched: RopeScaling | None) -> list[str]:
-    """Warnings.
+    """The warnings.
 
     Args:
-        context: tokens that a request may have, by which LongRoPE's factors are chosen once for all.
-        stretched: the scaling that an option put in place of the model's own.
+        context: tokens of a request, by which LongRoPE's factors are chosen at load.
+        stretched: the scaling that an option set in place of the model's own.
     """
     found = list(tokenizer.warnings)
     reach = stretched_context(stretched, spec.context)

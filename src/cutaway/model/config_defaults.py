@@ -1,4 +1,4 @@
-"""What a config.json may leave out, by `model_type`: the defaults of that family's config class in transformers."""
+"""What a config.json may omit, by `model_type`: the defaults of that family's config class in transformers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def _sizes(
     hidden: int, layers: int, heads: int, vocab: int, context: int, intermediate: int | None = None,
     kv_heads: int | None = None, **others: Any,
 ) -> Mapping[str, Any]:
-    """Each under the last of the names that are looked for, so that what a file gives comes first."""
+    """Each under the last of the names that are read, so that the file's values take precedence."""
     named = {
         "n_embed": hidden, "num_layers": layers, "attention_heads": heads, "vocab_size": vocab, "seq_length": context,
         "ffn_dim": intermediate, "num_key_value_heads": kv_heads,
@@ -18,7 +18,7 @@ def _sizes(
     return {key: value for key, value in (named | others).items() if value is not None}
 
 
-# The other names under which a file may give what a default is for, be it null.
+# The other names under which a file may give the value of a default, or null.
 _OTHER_NAMES = {
     "n_embed": ("hidden_size", "n_embd", "d_model"), "num_layers": ("num_hidden_layers", "n_layer"),
     "attention_heads": ("num_attention_heads", "n_head"), "ffn_dim": ("intermediate_size", "n_inner"),

@@ -1,8 +1,8 @@
-"""Where a token stands: rotary tables with their scalings, sinusoidal tables, ALiBi slopes. All fixed at load.
+"""Token positions: rotary tables with their scalings, sinusoidal tables, ALiBi slopes. All are fixed at load.
 
-Inverse frequencies and angles are float32, as transformers has them, since at position 100,000 a float32 angle is off
-by up to 0.004 and models are compared against it. Sine and cosine of that angle are computed in float64, so that tables
-do not depend on the machine's vector library. Sources of the scalings: see rope_scaling.
+Inverse frequencies and angles are float32, as in transformers, since at position 100,000 a float32 angle is off by up
+to 0.004 and models are compared against it. Sine and cosine of that angle are computed in float64, so that tables do
+not depend on the machine's vector library. Sources of the scalings: see rope_scaling.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _scaling(c: Fields, context: int, parameters: Mapping[str, Any]) -> RopeScal
 
 
 def _uses_window_from(c: Fields, v: dict[str, Any]) -> dict[str, Any]:
-    """Qwen: a window only if asked for, and only above `max_window_layers`, unless layer_types says it all."""
+    """Qwen: a window only if enabled, and only above `max_window_layers`, unless layer_types defines all layers."""
     if not c.flag("use_sliding_window", default=False):
         return {"windows": (None,) * v["layers"]}
     if c.find("layer_types") is not None:
@@ -160,7 +160,7 @@ def _uses_window_from(c: Fields, v: dict[str, Any]) -> dict[str, Any]:
 
 
 def _qwen2_moe_windows(c: Fields, v: dict[str, Any]) -> dict[str, Any]:
-    """Qwen 2 MoE: if asked for, every other layer below `max_window_layers`, unless layer_types says it all."""
+    """Qwen 2 MoE: if enabled, every other layer below `max_window_layers`, unless layer_types defines all layers."""
     if not c.flag("use_sliding_window", default=False):
         return {"windows": (None,) * v["layers"]}
     if c.find("layer_types") is not None:

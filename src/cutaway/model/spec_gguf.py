@@ -113,7 +113,7 @@ def _alternate(period: int, window: int) -> Special:
 
 
 def _gemma(wide_layers: int) -> Special:
-    """The largest model (told by its number of layers) scales queries by hidden / heads instead of head_dim."""
+    """The largest model (recognized by its number of layers) scales queries by hidden / heads instead of head_dim."""
 
     def special(g: Fields, v: dict[str, Any], _: Tensors) -> dict[str, Any]:
         width = v["hidden"] / v["heads"] if v["layers"] == wide_layers else v["head_dim"]

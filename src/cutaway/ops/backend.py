@@ -1,7 +1,7 @@
-"""What loads a model's weights and runs its steps. A backend is chosen by name (backends.py), before a model is made.
+"""A backend loads a model's weights and runs its steps. It is chosen by name (backends.py) before a model is made.
 
 The decoder sees two sides of it, one at a time: the backend itself while weights are packed and pages allocated, and
-the operations of a step (protocol.Ops), which `record` hands to a forward pass.
+the operations of a step (protocol.Ops), which `record` passes to a forward pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cutaway.ops.thread_count import Threads
 
 @dataclass(frozen=True, slots=True)
 class StepLimits:
-    """The largest step: its tokens, and its rows of logits."""
+    """The limits of a step: its tokens, and its rows of logits."""
 
     tokens: int = 512
     rows: int = 64
@@ -26,15 +26,15 @@ class StepLimits:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a backend computes with, for people and for fingerprints. instruction_set: equal sets give equal bits.
-    threads: how many work on a step at most, and why."""
+    """A description of the backend, for people and for fingerprints. instruction_set: equal sets give equal bits.
+    threads: the maximum number that take part in a step, and why."""
 
     instruction_set: str
     threads: Threads
 
 
 class Backend(Protocol):
-    """name: as `open_backend` takes it. limits: of one step."""
+    """name: as for `open_backend`. limits: of one step."""
 
     @property
     def name(self) -> str: ...
@@ -46,7 +46,7 @@ class Backend(Protocol):
         ...
 
     def table(self, matrix: Matrix) -> Any:
-        """An embedding table whose rows are read where they lie; `matrix.raw` is kept (it is a view of the file)."""
+        """An embedding table whose rows are read in place; `matrix.raw` is kept (it is a view of the file)."""
         ...
 
     def open_cache(self, layout: KVLayout) -> list[KVLayer]:
@@ -56,19 +56,19 @@ class Backend(Protocol):
     def record(self, forward: Forward) -> Callable[[Step], Rows]:
         """Turn a forward pass into a function from a step to its rows of logits.
 
-        The native backend runs `forward` once to record it; from then on a step is one call. The rows are good
-        until the next call.
+        The native backend runs `forward` once to record it; from then on a step is one call. The rows are valid until
+        the next call.
         """
         ...
 
     def outline(self) -> Outline:
-        """What loads a model's shapes without its data, to say what it would take."""
+        """Loads a model's shapes without its data, to compute its memory."""
         ...
 
     def free_memory(self) -> int | None:
-        """Bytes that weights and pages may still take where this backend keeps them. None: not to be known."""
+        """Bytes that weights and pages may still use in this backend's memory. None: not known."""
         ...
 
     def describe(self) -> Description:
-        """What it computes with. Where nobody says how many threads, the first call may measure for some 50 ms."""
+        """The description. If the number of threads is not given, the first call may measure for about 50 ms."""
         ...

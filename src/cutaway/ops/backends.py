@@ -1,4 +1,4 @@
-"""Backends by name. Each is imported when it is asked for."""
+"""The backends by name. Each is imported on first use."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ BACKENDS = ("native", "reference")
 def open_backend(name: str = "native", *, threads: int | None = None) -> Backend:
     """A backend that has loaded nothing yet.
 
-    threads: how many work on a step, no more than may be used (thread_count.py); None: what the machine offers.
+    threads: the number that take part in a step, limited to those that may be used (thread_count.py); None: the
+    machine's.
 
-    Raises ParameterError for a name that is none, and what the backend's own settings raise.
+    Raises ParameterError for an unknown name, and the errors of the backend's own settings.
     """
     if name not in BACKENDS:
         raise ParameterError(f"backend is {name!r}; it must be one of {', '.join(BACKENDS)}")

@@ -1,8 +1,8 @@
-"""Functions and sums that come out the same on every processor: evaluated in float64 and rounded to float32 once.
+"""Functions and sums that are equal on every processor: evaluated in float64 and rounded to float32 once.
 
-NumPy picks its exp and tanh, and BLAS the order of its sums, by what the processor has; in float32 the results differ
-in their last bit, which an activation's or a key's rounding to a code can make as large as the step between two codes.
-In float64 they differ by 1e-16, which a rounding to float32 shows about once in 10^8 values.
+NumPy chooses its exp and tanh, and BLAS the order of its sums, by the processor. In float32 the results differ in their
+last bit, and the rounding of an activation or a key to a code can make that as large as the step between two codes. In
+float64 they differ by 1e-16, which a rounding to float32 shows about once in 10^8 values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""The memory that this process may still use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes: what the kernel calls available, or what the control group leaves if that is less. None: not to be known.
+    """Bytes: the kernel's available memory, or the rest of the control group's limit if that is less. None: not known.
 
     Source: proc(5) MemAvailable; cgroup v2 memory.max and memory.current. root: where /proc and /sys are mounted.
     """
@@ -27,7 +27,7 @@ def _control_group(root: Path) -> int | None:
     folder = root / "sys/fs/cgroup"
     with contextlib.suppress(OSError, ValueError):  # ValueError: the limit is the word "max"
         limit = int((folder / "memory.max").read_text())
-        # Pages of mapped files that nobody writes to are given back under pressure, so they are not in the way.
+        # Clean pages of mapped files are given back under memory pressure, so they do not count.
         stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
         return max(0, limit - int((folder / "memory.current").read_text()) + int(stat.get("inactive_file", 0)))
     return None

@@ -1,8 +1,9 @@
-"""The definition of every operation, in NumPy float32, a few lines each: slow, and what other backends are held to.
-Functions and short sums are evaluated in float64 and rounded once, so that no processor has a reference of its own.
+"""The definition of every operation, in a few lines of NumPy float32: slow, and the standard for other backends.
+Functions and short sums are evaluated in float64 and rounded once, so that the results are the same on every
+processor.
 
-With `quantize_activations` it rounds what the CPU backend rounds: activations to int8 per token and group of 32 before
-a product with a quantized weight, and keys and values to the types of the cache layout; products are then summed in
+With `quantize_activations` it rounds like the CPU backend: activations to int8 per token and group of 32 before a
+product with a quantized weight, and keys and values to the types of the cache layout; products are then summed in
 float64, too.
 """
 

@@ -1,4 +1,4 @@
-"""What two threads on each core bring over one."""
+"""The gain from two threads per core over one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cutaway.native import _native
 
 @cache
 def siblings_gain(few: int, many: int) -> float:
-    """How much faster many threads are than few, at reading memory and at multiplying: a measurement of some 50 ms."""
+    """How much faster many threads are than few, at reading memory and at multiplying: a measurement of about 50 ms."""
     buffer = np.ones(1 << 26, np.uint8)
 
     def speed(threads: int) -> float:

@@ -1,4 +1,4 @@
-"""How many threads should work where nobody says so: what this process may use of the machine, and why."""
+"""Chooses the default number of threads: the part of the machine that this process may use, and why."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SLOW = 0.8  # a core whose speed is below this share of the fastest's is a slow one
-SIBLINGS_GAIN = 1.05  # what the second thread of each core must bring
+SLOW = 0.8  # a core whose speed is below this share of the fastest one is slow
+SIBLINGS_GAIN = 1.05  # the gain that the second thread of each core must have
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """count: how many work on a step at most. why: what decided that. surplus: threads asked for beyond it."""
+    """count: the maximum number in a step. why: the reason. surplus: threads that were requested beyond it."""
 
     count: int
     why: str
@@ -33,18 +33,18 @@ def choose_threads(
     allowed: frozenset[int] | None = None,
     gain: Callable[[int, int], float] | None = None,
 ) -> Threads:
-    """The number asked for, but no more than there are cores to run them; or one for each core worth using.
+    """The requested number, but no more than there are cores to run them; or one for each core that is worth using.
 
-    allowed: cores of the affinity mask (default: this process's). gain(few, many): how much faster many threads are
-    than few, measured; asked only where cores have siblings. root: where /proc and /sys are mounted.
+    allowed: cores of the affinity mask (default: this process's). gain(few, many): measures how much faster many
+    threads are than few; called only if cores have siblings. root: where /proc and /sys are mounted.
     """
     mine = allowed or frozenset(os.sched_getaffinity(0))
     quota = cpu_quota(root)
     most = len(mine) if quota is None else min(len(mine), _whole(quota))
     if asked is not None:
         if asked <= most:
-            return Threads(asked, "as asked")
-        return Threads(most, f"{asked} were asked for, {_limit(mine, quota)}", asked - most)
+            return Threads(asked, "as requested")
+        return Threads(most, f"{asked} were requested, {_limit(mine, quota)}", asked - most)
     fast = _fast(root, mine)
     physical = len({_siblings(root, core) & fast for core in fast})
     count, why = physical, f"{physical} cores"
@@ -61,7 +61,7 @@ def choose_threads(
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Cores that the control groups leave this process on average: the least of those on its path. None: no limit.
+    """Cores that the control groups allow this process on average: the least of those on its path. None: no limit.
 
     Source: cgroup v2 cpu.max ("quota period" or "max period"); v1 cpu.cfs_quota_us (-1: none) and cpu.cfs_period_us.
     """
@@ -69,7 +69,7 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 
 def _whole(quota: float) -> int:
-    return max(1, math.ceil(quota - 0.1))  # a little more than whole cores is no thread more
+    return max(1, math.ceil(quota - 0.1))  # slightly more than whole cores does not add a thread
 
 
 def _limit(mine: frozenset[int], quota: float | None) -> str:
@@ -92,7 +92,7 @@ def _groups(root: Path) -> Iterator[Path]:
                 continue
             parts = [part for part in path.split("/") if part not in ("", ".", "..")]
             for base in bases:
-                for end in range(len(parts), -1, -1):  # a container may see the host's path: then only its root is here
+                for end in range(len(parts), -1, -1):  # a container may see the host's path: then only its root exists
                     yield base.joinpath(*parts[:end])
 
 
@@ -115,7 +115,8 @@ def _siblings(root: Path, core: int) -> frozenset[int]:
 
 
 def _fast(root: Path, mine: frozenset[int]) -> frozenset[int]:
-    """Those that are not slow beside others. Source: Intel's hybrid kinds; else a capacity or the highest clock."""
+    """The cores that are not slow compared with others. Source: Intel's hybrid kinds; otherwise a capacity or the
+    highest clock."""
     with contextlib.suppress(OSError, ValueError):
         kind = _listed((root / "sys/devices/cpu_core/cpus").read_text())
         if kind & mine and _listed((root / "sys/devices/cpu_atom/cpus").read_text()):

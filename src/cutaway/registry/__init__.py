@@ -1,4 +1,4 @@
-"""Models by name: where they come from, whether they arrived whole, where they are kept."""
+"""Models by name: their sources, the check of their hashes, and their storage."""
 
 from cutaway.registry.catalogue import Entry, entry_named, known_models, smallest_that_knows
 from cutaway.registry.progress import Progress

@@ -1,6 +1,6 @@
-"""The shipped list of models: short names, their sources, licences and hashes.
+"""The catalogue of models: short names, their sources, licences and hashes.
 
-A model that is given by its path needs none of it, so what reads it is imported when it is read.
+A model that is given by its path does not need it, so the code that reads it is imported only then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One source of a model in the catalogue. sha256 and size (bytes) are None where they are not known."""
+    """One source of a model in the catalogue. sha256 and size (bytes) are None if they are not known."""
 
     at: str
     sha256: str | None
@@ -23,8 +23,8 @@ class Listed:
 class Entry:
     """A model in the catalogue. `sources` are tried in order.
 
-    languages: those it knows (ISO 639-1), as its makers say; () where they say nothing. sampling: the parameters that
-    its makers recommend, for files that name none.
+    languages: those it knows (ISO 639-1) according to its makers; () if they do not say. sampling: the parameters that
+    its makers recommend, for files without any.
     """
 
     name: str
@@ -60,13 +60,13 @@ def known_models() -> tuple[Entry, ...]:
 
 
 def entry_named(name: str) -> Entry | None:
-    """The entry with this name or alias, whatever its case."""
+    """The entry with this name or alias; case is ignored."""
     wanted = name.lower()
     return next((e for e in known_models() if wanted == e.name or wanted in e.aliases), None)
 
 
 def listed_source(at: str) -> tuple[Entry, Listed] | None:
-    """The entry that has exactly this source, and what it says of it."""
+    """The entry with exactly this source, and that source's data."""
     return next(((e, s) for e in known_models() for s in e.sources if s.at == at), None)
 
 
@@ -81,7 +81,7 @@ def _count(parameters: str) -> float:
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:
-    """Up to three of the known names that resemble the given one, the nearest first."""
+    """Up to three known names that resemble the given one, the nearest first."""
     import difflib
 
     return difflib.get_close_matches(name.lower(), list(dict.fromkeys(known)), n=3, cutoff=0.4)

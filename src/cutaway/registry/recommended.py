@@ -1,4 +1,4 @@
-"""What the makers of a model recommend, for one that the catalogue knows."""
+"""The recommendations of a model's makers, if the catalogue has them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from cutaway.registry.store import Manifest
 
 
 def recommended(manifest: Manifest | None) -> Mapping[str, float]:
-    """Sampling parameters; none where nobody recommends any, or for a file that the registry does not know."""
+    """Sampling parameters; empty if there is no recommendation, or if the registry does not know the file."""
     entry = None if manifest is None else entry_named(manifest.name)
     return {} if entry is None else entry.sampling

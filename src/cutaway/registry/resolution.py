@@ -1,4 +1,4 @@
-"""From a name to a file: the one way in. Nothing is fetched unless it is asked for, and nothing twice."""
+"""From a name to a file. Nothing is downloaded without being requested, and nothing twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MODEL_SUFFIXES = (".gguf", ".safetensors", ".index.json")
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A model on disk. manifest: None for a path that the user gave; `fetched`: whether this call downloaded it."""
+    """A model on disk. manifest: None for a path that the user gave. fetched: whether this call downloaded it."""
 
     path: Path
     manifest: Manifest | None
@@ -29,7 +29,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """One source to try, with what the catalogue knows of it."""
+    """One source to try, with the catalogue's data about it."""
 
     at: str
     name: str
@@ -39,9 +39,10 @@ class _Wanted:
 
 
 def resolve(name_or_path: str | Path, *, pull: bool = False, progress: Progress | None = None) -> Resolved:
-    """The file or folder of a model, by path, short name, stored name or source; fetched if `pull` and not yet here.
+    """The file or folder of a model, by path, short name, stored name or source; downloaded if `pull` and not yet
+    stored.
 
-    Raises ModelNotFoundError (unknown, or known but not here and `pull` is False), DownloadError, HashMismatchError.
+    Raises ModelNotFoundError (unknown, or known but not stored and `pull` is False), DownloadError, HashMismatchError.
     """
     name = str(name_or_path)
     if isinstance(name_or_path, Path) or _looks_like_path(name):
@@ -80,7 +81,7 @@ def stored_named(name: str) -> Manifest | None:
 
 
 def unknown_model(name: str) -> ModelNotFoundError:
-    """The error for a name that nobody knows, with the nearest ones that somebody does."""
+    """The error for an unknown name, with the nearest known ones."""
     known = [n for e in known_models() for n in (e.name, *e.aliases)] + [m.name for m in store.stored()]
     near = nearest_names(name, known)
     hint = f"nearest names: {', '.join(near)}" if near else "see them with: cutaway models --all"
@@ -102,7 +103,7 @@ def _existing(path: Path) -> Path:
 
 
 def _wanted(name: str) -> list[_Wanted]:
-    """The sources that a name or a source stands for; empty if it is neither."""
+    """The sources of a name or a source; empty if it is neither."""
     if is_source(name):
         source = parse_source(name)
         entry, listed = listed_source(name) or (None, Listed(name, None, None))
@@ -113,13 +114,13 @@ def _wanted(name: str) -> list[_Wanted]:
 
 
 def _stored(wanted: Sequence[_Wanted]) -> Manifest | None:
-    """A stored model from one of these sources. One with another hash than the catalogue's does not count."""
+    """A stored model from one of these sources, unless the catalogue has another hash for it."""
     here = store.stored()
     return next((m for w in wanted for m in here if m.source == w.at and w.sha256 in (None, m.sha256)), None)
 
 
 def _fetch_first(wanted: Sequence[_Wanted], progress: Progress | None) -> Resolved:
-    """Try the sources in order. A wrong hash ends it: that is no failure to route around."""
+    """Try the sources in order. A hash mismatch ends the search, because it is not a failure to work around."""
     failures: list[DownloadError | ModelNotFoundError] = []
     for source in wanted:
         try:
@@ -138,7 +139,7 @@ def _fetch(wanted: _Wanted, progress: Progress | None) -> Resolved:
     try:
         with store.partial_folder(wanted.at) as folder:
             before = _stored([wanted])
-            if before is not None and store.is_whole(before):  # another process fetched it while we waited for the lock
+            if before is not None and store.is_whole(before):  # another process has downloaded it meanwhile
                 return Resolved(store.model_path(before), before)
             payload, manifest = _download(wanted, folder, progress)
             if before is not None and before.sha256 != manifest.sha256:
@@ -154,7 +155,7 @@ def _fetch(wanted: _Wanted, progress: Progress | None) -> Resolved:
 
 
 def _download(wanted: _Wanted, folder: Path, progress: Progress | None) -> tuple[Path, Manifest]:
-    """Fetch one source and check it. Returns the file or folder, and the manifest that will make it a model."""
+    """Download one source and check it. Returns the file or folder, and the manifest that will make it a model."""
     source = parse_source(wanted.at)
     published: dict[str, str | None] = {}
     revision = ""
@@ -192,7 +193,7 @@ def _download(wanted: _Wanted, folder: Path, progress: Progress | None) -> tuple
 
 
 def _hashed(payload: Path, published: dict[str, str | None], at: str) -> list[StoredFile]:
-    """Hash what lies on disk, not what went by, and hold it against what the hub publishes."""
+    """Hash the file on disk, not the received data, and compare it with the hash that the hub publishes."""
     paths = sorted(payload.iterdir()) if payload.is_dir() else [payload]
     files = [StoredFile(p.name, store.hash_file(p), p.stat().st_size) for p in paths]
     for file in files:
@@ -241,7 +242,7 @@ def remove(name: str) -> Manifest:
 
 
 def verify(manifest: Manifest) -> None:
-    """Hash all files of a stored model. Raises HashMismatchError with the first that is not what it was."""
+    """Hash all files of a stored model. Raises HashMismatchError for the first one that has changed."""
     wrong = store.first_wrong_file(manifest)
     if wrong is not None:
         raise HashMismatchError(

@@ -1,4 +1,4 @@
-"""Where a model can come from: `hf:owner/repo[:file]` or `pypi:package==version[,package==version...]`."""
+"""The sources of models: `hf:owner/repo[:file]` or `pypi:package==version[,package==version...]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cutaway.errors import ParameterError
 
 PREFIXES = ("hf:", "pypi:")
 
-# These strings end up on a command line and in URLs, so only what the two registries allow in names is let through.
+# These strings end up on a command line and in URLs, so only characters that the two registries allow are accepted.
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _FILE = re.compile(r"[\w][\w./ +-]*", re.ASCII)
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.!+_-]*")
@@ -29,7 +29,7 @@ class HubSource:
 
 @dataclass(frozen=True, slots=True)
 class PackageSource:
-    """Python packages that carry a model: one with it inside, or several whose data files are joined in order."""
+    """Python packages that contain a model: one package, or several whose data files are joined in order."""
 
     packages: tuple[str, ...]
 
@@ -39,12 +39,12 @@ class PackageSource:
 
 
 def is_source(text: str) -> bool:
-    """Whether the text means to be a source, well-formed or not."""
+    """Whether the text is meant as a source, valid or not."""
     return text.startswith(PREFIXES)
 
 
 def parse_source(text: str) -> HubSource | PackageSource:
-    """Read a source. Raises ParameterError when it is malformed."""
+    """Parse a source. Raises ParameterError if it is malformed."""
     kind, _, rest = text.partition(":")
     if kind == "hf":
         repo, colon, file = rest.partition(":")

@@ -36,11 +36,11 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What is known of a model in the cache.
+    """The manifest of a model in the cache.
 
-    sha256: of the file; for several files, of the lines "hash  name" sorted by name. size: bytes, together.
-    trust: who vouched for the hash: "catalogue", "hub", or "first use" (nobody; it was recorded as it came).
-    revision: the hub's commit, or "". created: seconds since the epoch.
+    sha256: of the file; for several files, of the lines "hash  name" sorted by name. size: bytes, in total. trust: how
+    the hash was checked: "catalogue", "hub", or "first use" (not checked, but recorded). revision: the hub's commit, or
+    "". created: seconds since the epoch.
     """
 
     name: str
@@ -78,7 +78,7 @@ def models_folder() -> Path:
 
 
 def model_path(manifest: Manifest) -> Path:
-    """The file of a model of one file, the folder of a model of several."""
+    """The file of a model with one file, or the folder of a model with several."""
     if len(manifest.files) == 1:
         return models_folder() / (manifest.stem + Path(manifest.files[0].name).suffix)
     return models_folder() / manifest.stem
@@ -89,7 +89,7 @@ def manifest_path(manifest: Manifest) -> Path:
 
 
 def stored() -> list[Manifest]:
-    """The manifests of all models in the cache, by name. A manifest that cannot be read makes no model."""
+    """The manifests of all models in the cache, by name. An unreadable manifest is not a model."""
     found = []
     for path in sorted(models_folder().glob("*.json")):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
@@ -101,12 +101,12 @@ def stored() -> list[Manifest]:
 
 
 def is_whole(manifest: Manifest) -> bool:
-    """Whether all files are there with their sizes (hashing them at every start would take too long)."""
+    """Whether all files exist with their sizes (hashing them at every start would take too long)."""
     return all(p.is_file() and p.stat().st_size == f.size for p, f in _paths(manifest))
 
 
 def first_wrong_file(manifest: Manifest) -> Path | None:
-    """Hash every file of a model; the first one that is not what the manifest says."""
+    """Hash every file of a model. Returns the first one that differs from the manifest."""
     for path, file in _paths(manifest):
         if not path.is_file() or hash_file(path) != file.sha256:
             return path
@@ -125,14 +125,15 @@ def last_use(manifest: Manifest) -> float:
 
 
 def mark_used(manifest: Manifest) -> None:
-    with contextlib.suppress(OSError):  # a read-only cache is still a cache
+    with contextlib.suppress(OSError):  # a read-only cache can still be used
         os.utime(manifest_path(manifest))
 
 
 def place(payload: Path, manifest: Manifest) -> None:
-    """Move a fetched model into the cache: the files by one rename, and only then the manifest that makes it a model.
+    """Move a downloaded model into the cache: the files by one rename, and only then the manifest that makes it a
+    model.
 
-    payload: the file, or the folder, on the cache's own file system.
+    payload: the file or the folder, on the cache's file system.
     """
     import shutil
 
@@ -146,7 +147,7 @@ def place(payload: Path, manifest: Manifest) -> None:
 
 
 def discard(manifest: Manifest) -> None:
-    """Remove a model: first the manifest, then its files and what was derived from them and lies beside."""
+    """Remove a model: first the manifest, then its files and the files derived from them."""
     import shutil
 
     manifest_path(manifest).unlink(missing_ok=True)
@@ -158,7 +159,7 @@ def discard(manifest: Manifest) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever sees half of it."""
+    """Write a file so that readers never see a part of it."""
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".", delete=False) as file:
@@ -179,7 +180,8 @@ def hash_file(path: Path) -> str:
 
 @contextlib.contextmanager
 def partial_folder(source: str) -> Iterator[Path]:
-    """An empty folder for a download, under a lock that one process at a time holds per source. Nothing of it stays."""
+    """An empty folder for a download, under a lock that one process at a time holds per source. It is removed
+    afterwards."""
     import hashlib
     import shutil
 
@@ -189,7 +191,7 @@ def partial_folder(source: str) -> Iterator[Path]:
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        shutil.rmtree(folder, ignore_errors=True)  # whoever left it here is dead: the lock is ours
+        shutil.rmtree(folder, ignore_errors=True)  # its owner is dead, because the lock is ours
         folder.mkdir(parents=True)
         try:
             yield folder

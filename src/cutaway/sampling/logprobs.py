@@ -28,7 +28,7 @@ def token_logprobs(row: Row, token: int, top: int) -> TokenLogprobs:
     contains NaN or +inf, or only -inf.
     """
     row = np.ascontiguousarray(row, np.float32)
-    best = float(row[checked(best_token(row), "(asked for log-probabilities)")])
+    best = float(row[checked(best_token(row), "(for log-probabilities)")])
     normaliser = best + log_total(measure_row(row, best, 1.0)[0])
     alternatives = tuple((int(id), float(row[id]) - normaliser) for id in order(row, top))
     return TokenLogprobs(float(row[token]) - normaliser, int(count_before(row, int(token))) + 1, alternatives)

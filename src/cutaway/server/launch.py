@@ -59,7 +59,7 @@ def announced(service: Service, host: str, port: int) -> Iterator[None]:
     try:
         announcement = Announcement(state, service.admin.value)
     except (OSError, ConfigError) as error:
-        service.log.warning("nobody can look under /x/ as admin: the state folder cannot be used", reason=str(error))
+        service.log.warning("there is no admin of /x/, because the state folder cannot be used", reason=str(error))
         yield
         return
     try:

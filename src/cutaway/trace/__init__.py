@@ -1,4 +1,4 @@
-"""Records of what happened, and the recorders that take them. Everything above emits; nothing here decides."""
+"""Records of what happened, and recorders that receive them. Every room above emits records; nothing here decides."""
 
 from cutaway.trace.recorders import NULL, JsonlRecorder, Kind, MemoryRecorder, NullRecorder, Recorder
 from cutaway.trace.records import PrefixRecord, Record, StageRecord, StepRecord, TokenRecord, as_json

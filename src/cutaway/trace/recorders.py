@@ -1,5 +1,6 @@
-"""Where records go. A caller asks `wants` before it builds a record, so that looking is free when nobody looks, and
-looking at one request costs the others nothing."""
+"""Recorders. A caller checks `wants` before it builds a record, so that recording costs nothing when it is off, and
+recording one request costs the others nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +15,16 @@ from typing import Literal, Protocol, Self, TextIO, runtime_checkable
 from cutaway.trace.records import Record, as_json
 
 Kind = Literal["step", "prefix", "token"]
-"""What a record is of. A token's has its stages in it."""
+"""The kind of a record. That of a token includes its stages."""
 
 
 @runtime_checkable
 class Recorder(Protocol):
-    """Takes records."""
+    """Receives records."""
 
     def wants(self, kind: Kind, request: str | None = None) -> bool:
-        """Whether records of this kind are taken, of the request with this id, or (None) of none in particular. If
-        not, the caller must not go to any trouble to make one. Called at every step, and may change from one to the
-        next."""
+        """Whether records of this kind are wanted, for the request with this id, or (None) for no particular request.
+        If not, the caller must not build one. Called at every step; the result may change between steps."""
         ...
 
     def record(self, record: Record) -> None: ...
@@ -33,7 +33,7 @@ class Recorder(Protocol):
 
 
 class NullRecorder:
-    """Nobody looks."""
+    """The recorder that records nothing."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class NullRecorder:
         return False
 
     def record(self, record: Record) -> None:
-        """Drops it."""
+        """Drop the record."""
 
     def close(self) -> None:
         """Nothing to close."""
@@ -52,8 +52,8 @@ NULL = NullRecorder()
 
 
 class MemoryRecorder:
-    """Keeps every record in `records`, in order. only: ids of the requests whose tokens and prefixes are wanted (None:
-    of all); steps are recorded in any case."""
+    """Keeps every record in `records`, in order. only: ids of the requests whose tokens and prefixes are recorded
+    (None: all); steps are always recorded."""
 
     __slots__ = ("active", "only", "records")
 
@@ -69,15 +69,15 @@ class MemoryRecorder:
         self.records.append(record)
 
     def close(self) -> None:
-        """Stops taking records; those it has stay."""
+        """Stop recording; the records so far are kept."""
         self.active = False
 
 
 class JsonlRecorder:
-    """Writes one JSON object a line, flushed at each line, so that a run that dies leaves whole lines.
+    """Writes one JSON object per line, flushed after each line, so that a run that dies leaves complete lines.
 
-    Takes a path (opened for appending when `append`, else anew) or an open text stream, which it leaves open.
-    Safe to use from several threads. Raises OSError where the path cannot be written.
+    Takes a path (opened for appending if `append`, otherwise overwritten) or an open text stream, which it leaves open.
+    Safe to use from several threads. Raises OSError if the path cannot be written.
     """
 
     def __init__(self, target: Path | str | TextIO, *, append: bool = False) -> None:
@@ -96,7 +96,7 @@ class JsonlRecorder:
                 self._stream.write(line)
 
     def close(self) -> None:
-        """Writes out what is left; closing twice is harmless."""
+        """Write the remaining lines and close; may be called twice."""
         with self._lock:
             if not self.active:
                 return

@@ -1,4 +1,4 @@
-"""What a run tells about itself: plain frozen records, each a JSON object with a `record` field naming its kind.
+"""The records of a run: plain frozen values, each a JSON object with a `record` field that names its kind.
 
 Units: times are seconds on the engine's monotonic clock, durations milliseconds, entropies and divergences nats.
 """
@@ -15,9 +15,9 @@ from typing import Any
 class StageRecord:
     """One sampling stage over one row of logits.
 
-    name: the stage; kept: tokens that can still be drawn after it; entropy: of the distribution after it, in nats;
-    kl: D(after || before), what this stage alone changed, in nats; probability, rank: of the token that was finally
-    chosen, after this stage (rank from 1, among all tokens; a token that is out ranks behind those that are in).
+    name: of the stage. kept: the candidates after it. entropy: of the distribution after it, in nats. kl: D(after ||
+    before), the change by this stage alone, in nats. probability, rank: of the token that was finally chosen, after
+    this stage (rank from 1, among all tokens; a removed token ranks after the candidates).
     """
 
     name: str
@@ -30,11 +30,11 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """One token that was chosen. request: the id of the request, the caller's own if it gave one.
+    """One chosen token. request: the id of the request, the caller's own if it gave one.
 
-    bytes: what it adds to the text; before, after: its probability in the model's own distribution and in the one it
-    was drawn from; rank: its place in the model's distribution, from 1; position: its place in the output, from 0;
-    times: named moments, for instance `started` and `chosen`.
+    bytes: what it adds to the text. before, after: its probability in the model's own distribution and in the sampled
+    one. rank: its place in the model's distribution, from 1. position: its place in the output, from 0. times: named
+    moments, for instance `started` and `chosen`.
     """
 
     request: str
@@ -52,9 +52,9 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One forward pass. tokens: all tokens of the step; rows: those whose logits were wanted; milliseconds: per named
-    part (`plan`, `batch`, `forward`, `sample`, ...); pages_held: pages in use after it, per group of layers; drafted:
-    those of the tokens that speculation believed to follow; accepted: those of them that were then chosen."""
+    """One forward pass. tokens: all tokens of the step. rows: those whose logits are needed. milliseconds: per named
+    part (`plan`, `batch`, `forward`, `sample`, ...). pages_held: pages in use after it, per group of layers.
+    drafted: tokens of the step that are drafts. accepted: those drafts that were then chosen."""
 
     step: int
     requests: tuple[str, ...]
@@ -68,9 +68,10 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class PrefixRecord:
-    """A request begins, or begins again after its pages were taken. tokens: that it has; cached: those whose keys and
-    values were there; at, token, reason: the first one that broke the match, and why ("prompt_changed", "evicted",
-    "never_seen"), None where nothing did; expected: what stood there in earlier requests, if the prompt changed."""
+    """A request begins, or begins again after its pages were taken. tokens: of the request. cached: those whose keys
+    and values were in the cache. at, token, reason: the first one that was not, and why ("prompt_changed",
+    "evicted", "never_seen"), None if there was none. expected: the tokens of earlier requests at this place, if the
+    prompt changed."""
 
     request: str
     choice: int
@@ -89,7 +90,7 @@ _KINDS = {StageRecord: "stage", TokenRecord: "token", StepRecord: "step", Prefix
 
 
 def as_json(record: Record) -> dict[str, Any]:
-    """`record` as a JSON object: bytes as hex, numbers that JSON cannot write (NaN, infinities) as null."""
+    """`record` as a JSON object: bytes as hex, numbers that JSON cannot represent (NaN, infinities) as null."""
     return {"record": _KINDS[type(record)]} | {f.name: _plain(getattr(record, f.name)) for f in fields(record)}
 
 

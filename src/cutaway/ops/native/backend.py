@@ -1,7 +1,7 @@
-"""The CPU backend: the decoder is run once to record it, then a step is one call into C++ (csrc/runtime).
+"""The CPU backend: the decoder runs once to record it, then a step is one call into C++ (csrc/runtime).
 
-Recording and driving use the same C++ ops. A recorded step runs them all in one call, with the GIL released; the
-Python-driven path (`drive`) adds and runs one op at a time, so that every value between them can be looked at.
+Recording and driving use the same C++ operations. A recorded step runs them all in one call with the GIL released; the
+Python-driven path (`drive`) adds and runs one operation at a time, so that every value between them can be inspected.
 Weight layouts, rounding and the order of every sum: csrc/kernels/layout.h, tile.h, attention.h.
 """
 
@@ -32,9 +32,9 @@ LIMITS = StepLimits()
 class NativeBackend:
     """The backend.
 
-    threads: how many work on a step at most (default: see thread_count.py). adapts: fewer do while other programs
-    want the cores (bits never depend on it). max_tokens, max_rows: the largest step.
-    instruction_set: "avx512", "avxvnni", "avx2" or "plain"; default: $CUTAWAY_ISA, else the best that the machine has.
+    threads: the maximum number that take part in a step (default: see thread_count.py). adapts: fewer take part while
+    other programs need the cores (bits never depend on it). max_tokens, max_rows: the largest step. instruction_set:
+    "avx512", "avxvnni", "avx2" or "plain"; default: $CUTAWAY_ISA, otherwise the best that the machine has.
     """
 
     name = "native"
@@ -56,7 +56,7 @@ class NativeBackend:
                 f"instruction set {asked!r}: {error}", hint="unset CUTAWAY_ISA to use the best there is"
             ) from None
         if isinstance(threads, int):
-            threads = Threads(threads, "as asked")
+            threads = Threads(threads, "as requested")
         if threads is not None and threads.count < 1:
             raise ParameterError(f"threads is {threads.count}; it must be at least 1")
         self.limits = StepLimits(max_tokens, max_rows)
@@ -64,12 +64,12 @@ class NativeBackend:
 
     @cached_property
     def threads(self) -> Threads:
-        """How many work on a step at most. Where nobody says, it may take a measurement of some 50 ms."""
+        """The maximum number of threads in a step. If it is not given, this may measure for about 50 ms."""
         return self._chosen or choose_threads(gain=siblings_gain)
 
     @cached_property
     def team(self) -> Any:
-        """The threads, started when they are first needed."""
+        """The threads, started on first use."""
         return _native.Team(self.threads.count, self._adapts)
 
     def describe(self) -> Description:
@@ -109,7 +109,8 @@ class NativeBackend:
         return RecordedStep(recording, out, self.team)
 
     def drive(self, forward: Forward, step: Step, observe: Observer | None = None) -> F32:
-        """One step, op by op from Python, for looking in: slower, same bits. Returns logits, float32 [rows, vocab]."""
+        """One step, operation by operation from Python, for inspection: slower, same bits. Returns logits, float32
+        [rows, vocab]."""
         recording = Recording(self._program(), step, observe)
         out: Value = forward(recording, step)
         return np.array(recording.program.view(out.buffer, len(step.rows)))

@@ -11,7 +11,7 @@ from cutaway.formats import decompose, dequantize
 from cutaway.native import _native
 from cutaway.ops.protocol import F32, Matrix
 
-# GGUF's numbers of the types that csrc/kernels/pack.h moves block by block. The rest comes as codes.
+# GGUF's numbers of the types that csrc/kernels/pack.h moves block by block. Other types are converted to codes.
 TYPE_NUMBERS = {
     "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12,
     "Q5_K": 13, "Q6_K": 14, "BF16": 30,
@@ -41,7 +41,7 @@ class PackedWeight:
 
 
 def pack(team: Any, matrix: Matrix, bias: F32 | None) -> PackedWeight:
-    """Move a matrix's blocks into panels, without loss."""
+    """Move a matrix's blocks into panels without loss."""
     bias = None if bias is None else np.ascontiguousarray(bias, np.float32)
     if matrix.type in TYPE_NUMBERS:
         raw = np.ascontiguousarray(matrix.raw).reshape(-1)
@@ -55,7 +55,8 @@ def pack(team: Any, matrix: Matrix, bias: F32 | None) -> PackedWeight:
 
 
 def pack_codes(team: Any, matrix: Matrix, bias: F32 | None) -> Any:
-    """What has no layout of its own: signed codes, through a table of 16 where they are that few, float scales."""
+    """Pack a type without a layout of its own: signed codes, through a table of 16 if there are that few, and float
+    scales."""
     parts = decompose(matrix.type, matrix.raw, (matrix.rows, matrix.inputs))
     if parts.minimum is not None or parts.group % 16:
         raise UnsupportedError(f"tensor type {matrix.type} has no kernel layout")

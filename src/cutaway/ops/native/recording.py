@@ -1,4 +1,5 @@
-"""The operations of the CPU backend: each adds itself to a program (csrc/runtime), run as a whole or one by one."""
+"""The operations of the CPU backend: each adds itself to a program (csrc/runtime), which runs as a whole or one by one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ Observer = Callable[[str, list[F32]], None]
 
 
 class Value:
-    """A buffer of a program. When nobody holds it any more, a later op takes the buffer over."""
+    """A buffer of a program. When it has no more references, a later operation reuses it."""
 
     __slots__ = ("buffer", "program")
 
@@ -32,8 +33,8 @@ class Value:
 
 
 class Recording:
-    """A program while a forward pass fills it. driven: a step that each op computes as it is added, or None; observe
-    looks at each op then."""
+    """A program while a forward pass fills it. driven: a step that each operation computes as it is added, or None;
+    observe is then called after each operation."""
 
     def __init__(self, program: Any, driven: Step | None = None, observe: Observer | None = None) -> None:
         self.program = program
@@ -70,7 +71,7 @@ class Recording:
                 self._norm(k_norm),
             )
         )
-        return q  # turned in place
+        return q  # rotated in place
 
     def attend(self, step: Step, q: Value, kv: Any, attention: Attention) -> Value:
         return self._one(self.program.attend(q.buffer, kv, self._attention(attention)))
@@ -121,7 +122,7 @@ class Recording:
     # --- parameters, converted once per object ----------------------------------------------------------------------
     def _once(self, key: object, make: Callable[[], Any]) -> Any:
         if id(key) not in self._shared:
-            self._shared[id(key)] = (key, make())  # the key is kept, so that its id stays its own
+            self._shared[id(key)] = (key, make())  # the key is kept, so that its id stays unique
         return self._shared[id(key)][1]
 
     def _norm(self, norm: Norm | None) -> Any:
@@ -159,14 +160,14 @@ class Recording:
 
 
 class RecordedStep:
-    """A whole forward pass as one call: a step to its rows of logits, good until the next call."""
+    """A whole forward pass as one call: a step to its rows of logits, valid until the next call."""
 
     def __init__(self, recording: Recording, logits: Value, team: Any) -> None:
         self.program = recording.program
         self._logits = logits
         self._team = team
         self._ops = len(recording.program)
-        self.program.reserve()  # what steps may need, so that memory does not depend on which of them came
+        self.program.reserve()  # the maximum of any step, so that memory does not depend on the steps that came
 
     def __call__(self, step: Step) -> HostRows:
         run_ops(self.program, step, 0, self._ops)
@@ -174,7 +175,7 @@ class RecordedStep:
 
 
 def run_ops(program: Any, step: Step, begin: int, end: int) -> None:
-    """Compute a part of a program. Raises ValueError where a step does not fit it."""
+    """Compute a part of a program. Raises ValueError if a step does not fit it."""
     step = step.without_adapters()
     program.run(step.tokens, step.positions, step.request_of, list(step.page_tables), step.rows, begin, end)
 
