@@ -284,7 +284,7 @@ def _is_id(value: object) -> bool:
 
 
 def _many(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt or several, as several. What its first entry is tells which."""
+    """One or several prompts as a list. The type of the first entry decides which it is."""
     if isinstance(prompts, str):
         return [prompts]
     if not isinstance(prompts, Sequence) or not len(prompts):

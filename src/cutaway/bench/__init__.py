@@ -1,4 +1,4 @@
-"""Measuring: a model's rates and its ops against the limits of this machine, and a server under load."""
+"""Measurements: a model's rates and its operations against the limits of this machine, and a server under load."""
 
 from cutaway.bench.limits import Limits, Meter
 from cutaway.bench.per_op import StepTime, measure_ops

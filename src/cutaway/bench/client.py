@@ -1,4 +1,4 @@
-"""One streamed request to a server that speaks OpenAI's chat API, with the time of everything that came back."""
+"""A streamed request to a server with OpenAI's chat API, with the times of everything received."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from cutaway.errors import ParameterError
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Seconds on one clock. sent: when the request went out; arrivals: when pieces of text came; ended: the stream's
-    end. tokens: of the answer, as the server counts them, else the pieces. error: "" or what went wrong."""
+    """Seconds on one clock. sent: when the request was sent. arrivals: times of the pieces of text. ended: the end of
+    the stream. tokens: of the answer according to the server, otherwise the number of pieces. error: "" or the
+    cause."""
 
     sent: float
     arrivals: tuple[float, ...]
@@ -57,7 +58,7 @@ class Target:
     async def ask(
         self, client: httpx.AsyncClient, question: Question, clock: Callable[[], float] = time.perf_counter
     ) -> Answer:
-        """Never raises for what the server or the network does: that is an Answer with an error."""
+        """Never raises for failures of the server or the network; they are an Answer with an error."""
         body = {
             "model": self.model,
             "messages": [{"role": "user", "content": question.text}],
@@ -118,7 +119,7 @@ class _Heard:
 
 
 def _message(body: bytes) -> str:
-    """An error body's own words."""
+    """The message of an error body."""
     text = body.decode("utf-8", "replace")
     try:
         error = json.loads(text)["error"]
@@ -128,7 +129,7 @@ def _message(body: bytes) -> str:
 
 
 def base_url(url: str) -> str:
-    """With /v1 at its end. Raises ParameterError for what is no http address."""
+    """The URL with /v1 at its end. Raises ParameterError if it is not an http address."""
     if not url.startswith(("http://", "https://")):
         raise ParameterError(f"url is {url!r}; it must begin with http:// or https://")
     stripped = url.rstrip("/")
@@ -136,7 +137,7 @@ def base_url(url: str) -> str:
 
 
 def first_model(url: str, headers: Mapping[str, str]) -> str:
-    """The first model that the server lists. Raises ParameterError when it lists none or cannot be reached."""
+    """The first model that the server lists. Raises ParameterError if it lists none or cannot be reached."""
     try:
         response = httpx.get(f"{url}/models", headers=dict(headers), timeout=30)
         response.raise_for_status()

@@ -1,7 +1,7 @@
-"""Prompts for a load test, drawn with a seed: lengths spread as in logs of real conversations, words without meaning.
+"""Prompts for a load test, drawn with a seed: lengths as in logs of real conversations, with meaningless words.
 
-ShareGPT's logs have log-normal lengths: most prompts are short and a few are very long. The figures below are ours,
-rounded, of that kind: half of the prompts under 90 tokens and one in ten over 400, half of the answers under 130.
+ShareGPT's logs have log-normal lengths: most prompts are short and a few are very long. The rounded figures below are
+of that kind: half of the prompts under 90 tokens and one in ten over 400, half of the answers under 130.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What is asked. prompt_tokens, answer_tokens: None for the distribution. longest: tokens of a prompt and its
-    answer at most. shared: the share of requests that begin with the same prefix_tokens tokens."""
+    """The workload. prompt_tokens, answer_tokens: None for the distribution. longest: maximum tokens of a prompt and
+    its answer. shared: the share of requests that begin with the same prefix_tokens tokens."""
 
     prompt_tokens: int | None = None
     answer_tokens: int | None = None
@@ -44,7 +44,7 @@ class Mix:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request: about `tokens` tokens of text, and how many tokens the answer has."""
+    """One request: about `tokens` tokens of text, and the number of tokens of the answer."""
 
     text: str
     tokens: int
@@ -52,7 +52,7 @@ class Question:
 
 
 def questions(mix: Mix, count: int, seed: int) -> list[Question]:
-    """Always the same for the same seed; a longer list begins with the shorter one."""
+    """The same for the same seed; a longer list begins with the shorter one."""
     prefix = _text(random.Random(f"{seed} prefix"), mix.prefix_tokens)
     made = []
     for i in range(count):

@@ -1,7 +1,7 @@
-"""Bytes and operations of a step, op by op: what must be read and computed at least, whatever the kernels do.
+"""Bytes and operations of a step by operation: the minimum that must be read and computed, whatever the kernels do.
 
-Counted by a backend that computes nothing: the decoder is run over it as over any other, so the list cannot drift from
-what the model does.
+They are counted by a backend that computes nothing: the decoder runs over it as over any other, so the list always
+agrees with the model.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Cost:
         return sum(count / limits.rate(kind) for kind, count in self.operations.items() if count)
 
     def floor(self, limits: Limits) -> float:
-        """Seconds that the machine needs at least."""
+        """The minimum seconds on the machine."""
         return max(self.seconds_reading(limits), self.seconds_computing(limits))
 
     def binds(self, limits: Limits) -> str:
-        """Which limit gives the floor: "memory" or "arithmetic"."""
+        """The limit that gives the floor: "memory" or "arithmetic"."""
         return "memory" if self.seconds_reading(limits) >= self.seconds_computing(limits) else "arithmetic"
 
 
 def total(costs: Sequence[Cost], label: str = "step") -> Cost:
-    """All of them as one, which reading and computing can overlap in."""
+    """All costs as one, in which reading and computing can overlap."""
     return Cost(
         label, label, sum(c.bytes for c in costs), {k: sum(c.operations.get(k, 0) for c in costs) for k in ARITHMETICS}
     )
@@ -57,7 +57,7 @@ def step_costs(decoder: Decoder, layout: KVLayout, step: Step) -> list[Cost]:
 
 @dataclass(slots=True)
 class CountingOps:
-    """The protocol's step operations, each only counted. Values are None."""
+    """The step operations of the protocol, only counted. Values are None."""
 
     layout: KVLayout
     tokens: int
@@ -109,7 +109,7 @@ class CountingOps:
 
     def mix_experts(self, step: Step, x: None, norm: Norm | None, experts: Experts, activation: str) -> None:
         count = len(experts.up)
-        # How many experts are read at all is up to the router: expected, for tokens that choose independently.
+        # The router decides how many experts are read: this is the expectation for tokens that choose independently.
         touched = count * (1 - (1 - experts.used / count) ** self.tokens)
         one = [weights[0] for weights in (experts.gate, experts.up, experts.down) if weights]
         shared = [w for w in (experts.shared_gate, experts.shared_up, experts.shared_down, experts.shared_router) if w]

@@ -1,7 +1,7 @@
-"""What this machine can do at most, measured: reading memory, and multiply-adds of the instruction set in use.
+"""The limits of this machine, measured: memory bandwidth, and multiply-adds of the instruction set in use.
 
-Memory bandwidth drifts by the hour and with the neighbours, so a limit is only worth something beside a measurement:
-work and limit are taken alternately (see `rates`).
+Memory bandwidth changes by the hour and with the load of other virtual machines, so a limit is only meaningful next to
+a measurement: workloads and limits are measured alternately (see `rates`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _ROUNDS_OF_SECONDS = 0.004
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """All threads together. bandwidth: bytes a second; the others: operations a second, a multiply-add is two."""
+    """All threads together. bandwidth: bytes per second. The others: operations per second; a multiply-add counts as
+    two."""
 
     bandwidth: float
     int8: float
@@ -32,15 +33,15 @@ class Limits:
     f32: float
 
     def rate(self, kind: Arithmetic) -> float:
-        """Operations a second. bf16 never counts for less than float32, into which it can be widened."""
+        """Operations per second. bf16 counts at least as much as float32, to which it can be widened."""
         return max(self.bf16, self.f32) if kind == "bf16" else float(getattr(self, kind))
 
 
 class Meter:
     """Measures limits with the threads and the instruction set of a backend.
 
-    bytes: how much a pass reads. Take what a step reads: a small model may live in a cache that others share, and then
-    memory's own bandwidth would be the wrong limit.
+    bytes: read in one pass. Use the bytes of a step: a small model may fit into a cache that others share, and then the
+    bandwidth of memory would be the wrong limit.
     """
 
     def __init__(self, backend: NativeBackend, bytes: int = LARGEST_BUFFER) -> None:
@@ -58,12 +59,12 @@ class Meter:
         return float(_native.multiply_limit(self.team, self.instruction_set, kind, self.rounds[kind]))
 
     def once(self) -> Limits:
-        """About as quick as can be: the first pass only brings the buffer back to where it lies in steady reading."""
+        """The fastest pass. The first pass only restores the buffer to its state in steady reading."""
         self.bandwidth()
         return Limits(median(self.bandwidth() for _ in range(3)), *(self.rate(kind) for kind in ARITHMETICS))
 
     def _rounds(self, kind: Arithmetic) -> int:
-        """How many rounds take a few milliseconds."""
+        """The number of rounds that take a few milliseconds."""
         operations = max(_native.multiply_limit(self.team, self.instruction_set, kind, 1000) for _ in range(3))
         per_round = _OPERATIONS[kind].get(self.instruction_set, _OPERATIONS[kind][""]) * self.team.threads
         return max(1, int(operations * _ROUNDS_OF_SECONDS / per_round))

@@ -1,4 +1,4 @@
-"""A server under load: so many requests at once, or so many a second, and what its users would have felt."""
+"""A server under load: concurrent requests or a rate of arrivals, and the latencies of its users."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEASURES = ("ttft", "tpot", "itl", "e2e")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """concurrency: requests at once, each followed by the next; or rate: arrivals a second, at random (Poisson)."""
+    """concurrency: requests at once, each followed by the next; or rate: random arrivals per second (Poisson)."""
 
     concurrency: int = 0
     rate: float = 0.0
@@ -53,7 +53,7 @@ class Outcome:
 def run_load(
     target: Target, load: Load, questions: Sequence[Question], *, headers: Mapping[str, str], timeout: float, seed: int
 ) -> Outcome:
-    """Ask all questions under one load and wait for all answers."""
+    """Send all requests under one load and wait for all answers."""
     return asyncio.run(_run(target, load, questions, headers, timeout, seed))
 
 
@@ -97,7 +97,7 @@ async def _arriving(
 
 
 def outcome(load: Load, answers: Sequence[Answer], seconds: float) -> Outcome:
-    """What the answers come to. Failed ones count as errors and in nothing else."""
+    """The summary of the answers. Failed ones count only as errors."""
     good = [answer for answer in answers if not answer.error]
     values: dict[str, list[float]] = {
         "ttft": [a.first for a in good],

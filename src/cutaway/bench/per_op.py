@@ -1,4 +1,4 @@
-"""Where the milliseconds of a step go: every op of the recorded step run and timed alone, beside its floor."""
+"""The time of a step by operation: every operation of the recorded step is run and timed alone, next to its floor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates of prompts, decoding and batches, each round beside the machine's limits of that moment."""
+"""Rates of prompts, decoding and batches, each round next to the machine's limits at that moment."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cutaway.bench.subject import Subject
 from cutaway.errors import ParameterError
 from cutaway.ops.protocol import Step
 
-ROUND_SECONDS = 0.25  # of work between two looks at the limits
+ROUND_SECONDS = 0.25  # of work between two measurements of the limits
 MOST_STEPS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A prompt of so many tokens (streams 0), or decoding in so many streams from a context on."""
+    """The prefill of a prompt (streams 0), or decoding in several streams after a context."""
 
     tokens: int = 0
     streams: int = 0
@@ -39,8 +39,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What one work reached. rates: tokens a second, per round. cost: of `tokens` tokens. shares: of the floor, per
-    round, with that round's limits."""
+    """The result of one workload. rates: tokens per second, by round. cost: of `tokens` tokens. shares: of the floor,
+    by round, with that round's limits."""
 
     work: Work
     rates: tuple[float, ...]
@@ -59,13 +59,13 @@ class Rate:
 
     @property
     def limit(self) -> float:
-        """Tokens a second at most."""
+        """The maximum tokens per second."""
         return self.tokens / self.cost.floor(self.limits)
 
 
 @dataclass(slots=True)
 class _Running:
-    """A work between its rounds."""
+    """A workload between its rounds."""
 
     work: Work
     subject: Subject
@@ -77,7 +77,7 @@ class _Running:
 
     @property
     def step_bytes(self) -> int:
-        """Bytes that one step reads: a pass of the bandwidth measurement reads as many."""
+        """Bytes that one step reads; a pass of the bandwidth measurement reads as many."""
         return int(self.cost.bytes if self.work.streams else self.cost.bytes / len(self.steps))
 
     def round(self, clock: Callable[[], float]) -> None:
@@ -91,7 +91,7 @@ class _Running:
 def measure(
     subject: Subject, works: Sequence[Work], *, rounds: int = 5, clock: Callable[[], float] = time.perf_counter
 ) -> list[Rate]:
-    """Every work and the limits in turn, `rounds` times. The first round only warms up. Raises ParameterError."""
+    """Every workload and the limits in turn, `rounds` times. The first round only warms up. Raises ParameterError."""
     running = [_prepare(subject, work) for work in works]
     meters = {id(one): Meter(subject.backend, one.step_bytes) for one in running}
     for one in running:
@@ -118,7 +118,7 @@ def _prepare(subject: Subject, work: Work) -> _Running:
 
 
 def _size(one: _Running, clock: Callable[[], float]) -> None:
-    """Run once, to warm up and to see how many steps make a round."""
+    """Run once to warm up, and to find the number of steps of a round."""
     begin = clock()
     one.round(clock)
     one.count = max(2, min(MOST_STEPS, int(ROUND_SECONDS * one.count / (clock() - begin)) + 1))

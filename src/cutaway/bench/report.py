@@ -1,4 +1,4 @@
-"""What was measured, as rows of tables and as JSON values."""
+"""Measurements as rows of tables and as JSON values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured: a loaded decoder as a recorded step, its pages, and steps to feed it."""
+"""The subject of a measurement: a loaded decoder as a recorded step, its pages, and steps for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Settings:
     context: int
     streams: int = 1
     threads: int | None = None
-    adapts: bool = True  # fewer threads where others want the cores
+    adapts: bool = True  # fewer threads while other programs need the cores
     key_type: KVType = "bf16"
     value_type: KVType = "bf16"
     instruction_set: str | None = None

@@ -1,8 +1,8 @@
-"""Random weights in the shape of known models, made in memory: large models can be measured where none can be fetched.
+"""Random weights in the shape of known models, generated in memory, so that large models can be measured without a
+download.
 
-What comes out is a `ModelFile` as GGUF describes it, so that everything after it is the ordinary way of loading. All
-tensors of a type are views of one run of random blocks; packing gives each a memory of its own.
-Shapes: the models' own config.json.
+The result is a `ModelFile` like that of a GGUF file, so that it is loaded in the usual way. All tensors of a type are
+views of one run of random blocks; packing gives each its own memory. Shapes: the models' own config.json.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A load in virtual time: the engine's own scheduler over its own page ledger, and a clock that a cost model moves.
+"""A load in virtual time: the engine's own scheduler over its own page ledger, and a clock that a cost model advances.
 
-No model runs and nothing is measured: a step takes what the cost model says of its tokens. So a rule of the scheduler
-can be judged over hours of load in seconds, always with the same result.
+No model runs and nothing is measured: a step takes the time that the cost model predicts for its tokens. So a rule of
+the scheduler can be evaluated over hours of load in seconds, always with the same result.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from cutaway.engine.step_plan import Plan, Work
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request: tokens of its prompt and of its answer; after: microseconds of virtual time before which it does not
-    come. Where clients ask one request after another, it comes when one of them is free."""
+    """A request: tokens of its prompt and of its answer. after: microseconds of virtual time before which it does not
+    arrive. If clients send one request after another, it arrives when one of them is free."""
 
     prompt: int
     answer: int
@@ -26,26 +26,26 @@ class Ask:
 
 @dataclass(slots=True)
 class Served:
-    """What became of a request. Microseconds of virtual time."""
+    """The course of a request. Microseconds of virtual time."""
 
     ask: Ask
     arrived: int
-    tokens: list[int] = field(default_factory=list)  # when each token of the answer came
+    tokens: list[int] = field(default_factory=list)  # times of the answer's tokens
 
     @property
     def wait(self) -> int:
-        """To the first token."""
+        """Time to the first token."""
         return self.tokens[0] - self.arrived
 
     @property
     def gaps(self) -> list[int]:
-        """Between two tokens."""
+        """Times between two tokens."""
         return [later - earlier for earlier, later in zip(self.tokens, self.tokens[1:], strict=False)]
 
 
 class Clock:
-    """One run. clients: how many ask, each its next request when its last one has ended; None: every request comes at
-    its own time, whatever the others do."""
+    """One run. clients: their number; each sends its next request when its last one has ended. None: every request
+    arrives at its own time."""
 
     def __init__(self, scheduler: Scheduler, asks: Sequence[Ask], clients: int | None = None) -> None:
         self.scheduler = scheduler

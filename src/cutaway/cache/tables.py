@@ -5,8 +5,7 @@
     window group  -1            | -1            | page 2        | page 5      (pages outside the window are given back)
 
 A request is opened with the longest prefix that is already written, extended by whole pages before a step, updated
-    after
-the step with what was written (full pages are published, pages that left a window are given back), and closed (its
+with what the step has written (full pages are published, pages that left a window are given back), and closed (its
 part-filled last page becomes a tail, in which the next turn of a chat can continue).
 """
 

@@ -1,4 +1,4 @@
-"""What an opened model is: tensors as views of the mapped files, and what the files say about them."""
+"""An opened model: tensors as views of the mapped files, and the files' metadata."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ U8 = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One tensor, where it lies in its file.
+    """One tensor and its place in its file.
 
-    type: upper-case type name ("F32", "Q4_K", ...), a key of BLOCKS.
-    shape: row-major (NumPy order): a matrix is (rows, inputs).
-    raw: uint8 [bytes], a zero-copy view of the memory map, read-only.
-    file, offset: index into ModelFile.files, and byte offset in that file.
+    type: upper-case type name ("F32", "Q4_K", ...), a key of BLOCKS. shape: row-major (NumPy order): a matrix is (rows,
+    inputs). raw: uint8 [bytes], a zero-copy view of the memory map, read-only. file, offset: index into
+    ModelFile.files, and byte offset in that file.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One door for both formats: what lies at a path decides, not its suffix."""
+"""Opens both formats; the contents of a path decide, not its suffix."""
 
 from __future__ import annotations
 

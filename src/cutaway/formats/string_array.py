@@ -34,10 +34,10 @@ _FIRST_WALK, _LAST_WALK = 1 << 6, 1 << 16
 
 
 class StringArray(Sequence[str]):
-    """The strings of an array, left in the file: each is decoded when asked for. Equal to a list of the same strings.
+    """The strings of an array, left in the file; each is decoded on access. Equal to a list of the same strings.
 
-    data: uint8, the whole file. offsets: int64 [count + 1], where each string's length stands and where the array ends.
-    field: what it is, for errors. Reading a string that is not UTF-8 raises FormatError.
+    data: uint8, the whole file. offsets: int64 [count + 1], the places of the strings' lengths, and the end of the
+    array. field: its name in errors. Reading a string that is not UTF-8 raises FormatError.
     """
 
     __slots__ = ("data", "field", "offsets")

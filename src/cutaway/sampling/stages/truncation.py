@@ -1,9 +1,9 @@
 """The truncating stages over candidates: each keeps some of them and renormalises over those.
 
-A stage of the table is `stage_NAME(params, vocab, moment)`, which gives a cut, or None where nothing is asked of it.
+A stage of the table is `stage_NAME(params, vocab, moment)`, which returns a cut, or None if the stage is off.
 
 All comparisons are of float64 products with exact integer sums, so the same tokens are kept whether the candidates are
-the whole vocabulary or only what was selected.
+the whole vocabulary or only a selection.
 """
 
 from __future__ import annotations
@@ -55,19 +55,20 @@ def top_k(these: Candidates, k: int) -> Candidates:
 
 
 def top_p(these: Candidates, share: float) -> Candidates:
-    """The fewest best that hold `share` of the mass, at least one. Holtzman et al. 2020, "nucleus sampling"."""
+    """The smallest set of best tokens with at least `share` of the mass, at least one. Holtzman et al. 2020, "nucleus
+    sampling"."""
     reached = np.cumsum(these.odds).astype(np.float64) >= share * float(these.total)
     return these.keep(slice(int(np.argmax(reached)) + 1))
 
 
 def min_p(these: Candidates, share: float) -> Candidates:
-    """Those at least `share` times as likely as the best. Nguyen et al. 2024."""
+    """The tokens at least `share` times as probable as the best. Nguyen et al. 2024."""
     return these.keep(these.odds.astype(np.float64) >= share * UNIT)
 
 
 def typical_p(these: Candidates, share: float) -> Candidates:
-    """The fewest tokens that hold `share`, taken by how near their surprise is to the entropy (ties: better first).
-    Meister et al. 2022, "Locally typical sampling"."""
+    """The smallest set with `share` of the mass, taken by the distance of the surprise from the entropy (ties: better
+    first). Meister et al. 2022, "Locally typical sampling"."""
     total = these.total
     normaliser = log_total(total)
     spread = np.rint(these.odds * -these.scaled).astype(np.int64)  # odds of 0 may meet any scaled logit
@@ -80,9 +81,9 @@ def typical_p(these: Candidates, share: float) -> Candidates:
 
 
 def xtc(these: Candidates, threshold: float, unheated: Odds | None = None) -> Candidates:
-    """Without the tokens that have at least `threshold` of the mass, but for the least likely of them ("exclude top
-    choices", p-e-w 2024). Whether it is done at all is drawn for each token by the caller. unheated: the candidates'
-    odds at temperature 1, whose mass counts: llama.cpp has XTC before the temperature."""
+    """Without the tokens that have at least `threshold` of the mass, except the least probable of them ("exclude top
+    choices", p-e-w 2024). The caller draws for each token whether this applies. unheated: the candidates' odds at
+    temperature 1, whose mass counts: llama.cpp applies XTC before the temperature."""
     odds = these.odds if unheated is None else unheated
     above = int((odds.astype(np.float64) >= threshold * float(int(odds.sum()))).sum())
     return these.keep(slice(max(0, above - 1), None))
@@ -94,7 +95,8 @@ def surprises(these: Candidates) -> NDArray[np.float64]:
 
 
 def mirostat(these: Candidates, most: float) -> Candidates:
-    """Those whose surprise is at most `most` bits, at least the best (Basu et al. 2021, "Mirostat", algorithm 2)."""
+    """The tokens whose surprise is at most `most` bits, at least the best (Basu et al. 2021, "Mirostat", algorithm
+    2)."""
     which = surprises(these) <= most
     which[0] = True
     return these.keep(which)
@@ -102,8 +104,8 @@ def mirostat(these: Candidates, most: float) -> Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What two stages need of the token at hand. coin: uniform in [0, 1), for XTC; unheated: the odds of candidates at
-    temperature 1, for XTC, too; most_surprise: bits (mirostat)."""
+    """Values of the present token that some stages need. coin: uniform in [0, 1), for XTC. unheated: the odds of
+    candidates at temperature 1, for XTC. most_surprise: in bits (mirostat)."""
 
     coin: float = 0.0
     most_surprise: float = math.inf
@@ -149,6 +151,6 @@ def stage_mirostat(params: SamplingParams, vocab: int, moment: Moment) -> Cut | 
 
 
 def draw(these: Candidates, uniform53: int) -> int:
-    """Where in `these` the draw falls: the first whose running total exceeds uniform * total."""
+    """The index in `these` of the draw: the first whose running total exceeds uniform * total."""
     target = (uniform53 * these.total) >> 53
     return int(np.searchsorted(np.cumsum(these.odds), target, side="right"))

@@ -61,7 +61,7 @@ class Admission:
             raise self._refusal("draining", 503, "the server is shutting down", 5)
         if answers > self.limits.queue + at_once:
             raise ApiError(
-                400, f"the request asks for {answers} answers; this server holds at most {self.limits.queue + at_once}",
+                400, f"the request needs {answers} answers; this server holds at most {self.limits.queue + at_once}",
                 code="limit_exceeded", param="n",
             )  # fmt: skip
         waiting = self._answers[model] + answers - at_once

@@ -132,7 +132,7 @@ class Connection(H11Protocol):
             self._late.cancel()
             self._late = None
 
-    # --- uploads that nobody reads ----------------------------------------------------------------------------------
+    # --- uploads that are not read ----------------------------------------------------------------------------------
     def _drops(self, size: int) -> bool:
         """Whether received data belongs to a request that has been answered. Too much of it closes the connection."""
         if self._closing is None:
