@@ -296,6 +296,14 @@ def test_both_languages_tell_the_same(name: str) -> None:
     assert headings(english) == headings(chinese)
 
 
+def test_the_log_has_dated_entries() -> None:
+    lines = (ROOT / "docs" / "log.md").read_text(encoding="utf-8").splitlines()
+    headings = [line for line in lines if line.startswith("#")]
+    assert headings[0] == "# Log" and len(headings) > 40
+    assert not [line for line in headings[1:] if not re.match(r"## 20\d\d-\d\d-\d\d: \S", line)]
+    assert not [(number, line) for number, line in enumerate(lines, 1) if len(line) > 120]
+
+
 @pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
 def test_the_files_that_the_readme_names_exist(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
