@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 Truncation = Annotated[
     str,
-    option("--truncation", help="When the context is full: error ends the answer, slide drops the oldest part [error]"),
+    option(
+        "--truncation",
+        help="When the context is full, end the answer (error) or drop the oldest part and continue (slide). [error]",
+    ),
 ]
 
 
