@@ -244,7 +244,8 @@ WORDS_NOT_USED = re.compile(r"\b(told|tells|telling|said|asked|asks|heard|whoeve
 NOT_YET = (
     "xray/", "server/inspect/", "planner/", "registry/hub_header.py", "bench/calibrate.py",
     "engine/inbox.py", "engine/preemptions.py", "engine/readings.py", "engine/row_stream.py", "engine/watch.py",
-    "sampling/constraints/closing.py", "cli/explain_text.py", "cli/prompt_file.py",
+    "sampling/constraints/closing.py", "cli/explain", "cli/plan", "cli/prompt", "cli/ps", "cli/replay", "cli/requests",
+    "cli/trace", "cli/branch",
 )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def plan(
     """
     from cutaway.xray.planned_model import planned_model
 
-    asked(options)  # what is not valid is said before anything is looked for
+    asked(options)  # invalid options are reported before anything is opened
     if options.verify:
         from cutaway.cli.plan_verify import verify
 
