@@ -53,7 +53,7 @@ def test_retracting_frees_a_cached_page() -> None:
 
 def test_misuse_is_caught() -> None:
     pool = PagePool(1)
-    with pytest.raises(AssertionError, match="nobody holds"):
+    with pytest.raises(AssertionError, match="without a holder"):
         pool.give(0)
     with pytest.raises(AssertionError, match="is free"):
         pool.share(0)

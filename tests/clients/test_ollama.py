@@ -82,5 +82,5 @@ def test_errors(client: ollama.Client) -> None:
     assert missing.value.status_code == 404
     with pytest.raises(ollama.ResponseError, match="temperature"):
         client.chat(model="smol", messages=HELLO, options={"temperature": -1})
-    with pytest.raises(ollama.ResponseError, match="no embeddings"):
+    with pytest.raises(ollama.ResponseError, match="cannot compute embeddings"):
         client.embed(model="smol", input="x")

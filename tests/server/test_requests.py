@@ -135,7 +135,7 @@ class TestOverTheSocket:
         self, smol: Running, path: str, fields: dict[str, Any], param: str
     ) -> None:
         error = smol.refused(path, **fields)
-        assert "differ" in error["message"] or "both say" in error["message"]
+        assert "different values" in error["message"] or "both set" in error["message"]
         assert param in error["message"]
 
     @pytest.mark.parametrize("prompt", ["", [""], [], [[]], ["a", ""]])
