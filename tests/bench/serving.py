@@ -1,4 +1,4 @@
-"""A server of canned streams, for tests of what asks servers."""
+"""A server of canned streams, for tests of clients of servers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 
 class Canned(ThreadingHTTPServer):
-    """mode: "good", "refused" (429), "broken" (no [DONE]), "error" (an error event), "silent" (no text).
-    heard: bodies and keys. most: requests that were answered at the same time."""
+    """mode: "good", "refused" (429), "broken" (no [DONE]), "error" (an error event), "silent" (no text). heard: bodies
+    and keys. most: the largest number of requests answered at the same time."""
 
     daemon_threads = True
 

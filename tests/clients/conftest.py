@@ -1,4 +1,4 @@
-"""The server of tests/server, for clients that nobody here wrote."""
+"""The server of tests/server, for third-party clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cutaway.toml: what it may say, and what is said of one that is wrong."""
+"""cutaway.toml: its valid contents, and the errors of invalid ones."""
 
 from __future__ import annotations
 

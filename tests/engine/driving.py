@@ -38,7 +38,7 @@ def oracle(kv: KVLayout, context: int = CONTEXT) -> Oracle:
 
 
 def checked_step(engine: EngineCore, model: FakeModel) -> bool:
-    """One step, the ledger checked and every page that nobody may read filled with nonsense after it."""
+    """One step, after which the ledger is checked and every page without a reader is filled with nonsense."""
     more = engine.step()
     engine.pages.check()
     for group, pool in enumerate(engine.pages.pools):
@@ -61,7 +61,8 @@ def answers(stream: Stream) -> list[Answer]:
 
 
 def collected(events: list[Event]) -> list[Answer]:
-    """What a finished stream told, per choice. Checks that events are in order and the last is the only `Finished`."""
+    """The events of a finished stream, per choice. Checks that they are in order and that the last is the only
+    `Finished`."""
     told: dict[int, list[Event]] = {}
     for event in events:
         told.setdefault(event.choice, []).append(event)

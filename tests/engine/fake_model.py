@@ -68,7 +68,7 @@ class FakeModel:
         return sums
 
     def poison(self, group: int, pages: Iterable[int]) -> None:
-        """Pages that nobody may read any more hold nonsense."""
+        """Fill pages that can no longer be read with nonsense."""
         for page in pages:
             self.storage[group][page] = np.uint64(0xDEAD_BEEF_DEAD_BEEF)
 

@@ -58,7 +58,7 @@ def test_a_first_guess_follows_the_weights() -> None:
 
 @pytest.mark.parametrize("steps", [1, 7, 63, 64, 65, 200])
 def test_when_it_is_asked_changes_nothing(steps: int) -> None:
-    """Steps are learnt from when somebody asks; one that is far off is left out either way."""
+    """The model is updated at the next prediction; a step that is far off is left out either way."""
     often, late, rng = CostModel(), CostModel(), random.Random(steps)
     for i in range(steps):
         count, start = rng.randint(1, 300), rng.randint(0, 4_000)

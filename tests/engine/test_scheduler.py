@@ -112,7 +112,7 @@ def test_a_short_prompt_beside_a_long_one_is_read_at_once_in_a_short_step() -> N
     plan = s.plan()
     assert shape(plan) == [(1, 105, 22, 0), (2, 0, 20, 1)]  # 42 ms for two prompts: 21 ms is a token alone
     settle(s, plan)
-    plan = s.plan()  # its answer beside the long prompt: nobody waits for a first token but the long one itself
+    plan = s.plan()  # its answer beside the long prompt: only the long one waits for a first token
     assert shape(plan) == [(1, 127, 104, 0), (2, 20, 1, 1)] and predicted(plan) == STEPS.long_us
 
 

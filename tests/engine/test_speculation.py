@@ -22,7 +22,7 @@ TWO = SamplingParams(temperature=1.0, seed=1, max_tokens=20, allowed_tokens=[1, 
 
 
 def told(params: SamplingParams, prompt: Sequence[int], kv: Any, **options: Any) -> list[Event]:
-    """The events of one prompt, without what tells of time."""
+    """The events of one prompt without times."""
     model = FakeModel(kv)
     engine = core(model, kv, **options)
     stream = engine.submit(list(prompt), params)
@@ -58,7 +58,7 @@ def test_a_draft_keeps_to_what_is_left_of_the_answer() -> None:
 
 @given(st.lists(st.integers(0, 2), min_size=3, max_size=60), st.integers(1, 8))
 def test_a_draft_is_what_followed_an_equal_run(tokens: list[int], steps: int) -> None:
-    """Asked again after every few tokens, as the engine does."""
+    """Drafts are made again after every few tokens, as in the engine."""
     speculator = Speculator()
     for end in range(1, len(tokens) + 1, steps):
         known = tokens[:end]

@@ -1,4 +1,4 @@
-"""What an engine tells of itself, and events that go to a sink of the caller's."""
+"""The state that an engine reports, and events that go to the caller's own sink."""
 
 from __future__ import annotations
 

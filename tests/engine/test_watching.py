@@ -1,4 +1,4 @@
-"""One request that somebody looks at among others that nobody does."""
+"""One recorded request among others that are not recorded."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ KV_TYPES: tuple[tuple[KVType, KVType], ...] = (
 PAGE_SIZE = 16
 DECODED = 6
 FIRST_CHUNK = 5
-LAST_ROWS = 24  # of a prompt, whose logits are asked for
+LAST_ROWS = 24  # of a prompt, whose logits are recorded
 
 Rows = dict[str, dict[str, str]]
 

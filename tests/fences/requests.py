@@ -1,4 +1,4 @@
-"""What is asked of the server whose answers are frozen: every route, whole and streamed, and errors."""
+"""The requests to the server whose replies are recorded: every route, whole and streamed, and errors."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def config(case: Case) -> dict[str, Any]:
 
 
 def _tensors(case: Case, names: Names) -> Iterator[Tensor]:
-    """Every tensor that the family's name table asks for. Its values depend on our name, not on the file's."""
+    """Every tensor in the family's name table. Its values depend on our name, not on the file's."""
     shapes, types = _shapes(case), 0
     for ours, spellings in names.tensors.items():
         for layer in range(case.sizes.layers if "{layer}" in spellings[0] else 1):

@@ -1,4 +1,4 @@
-"""Which file a path means, and what is said when it means none."""
+"""The file that a path means, and the error if there is none."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ class Distance:
 def logits_in_chunks(
     decoder: Decoder, ids: NDArray[np.int32], first: int = 0, *, key_type: KVType = "bf16", value_type: KVType = "bf16"
 ) -> Iterator[F32]:
-    """Feed the given tokens, whatever the model would have said, and give the logits of the positions from `first` on:
-    float32 [up to 64, vocab], chunk by chunk; a chunk is good until the next one is asked for."""
+    """Feed the given tokens, regardless of the model's own, and yield the logits of the positions from `first` on:
+    float32 [up to 64, vocab], chunk by chunk; a chunk is valid until the next one."""
     groups = kv_groups(decoder.spec)
     pages = -(-len(ids) // PAGE)
     layout = kv_layout(

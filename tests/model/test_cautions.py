@@ -1,4 +1,4 @@
-"""Warnings of a model, from its files and the context that is asked for."""
+"""Warnings about a model, from its files and the requested context."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def told(name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def variants(name: str) -> Iterator[dict[str, Any]]:
-    """Nothing; each key alone; all but one; windows asked for."""
+    """Nothing; each key alone; all but one; windows enabled."""
     whole = {key: value for key, value in told(name, {}).items() if value is not None and key != "model_type"}
     yield {}
     for key, value in whole.items():

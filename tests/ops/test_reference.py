@@ -162,7 +162,7 @@ def test_rotation_styles_pair_different_inputs() -> None:
         np.testing.assert_allclose(y[token, :, :2], x[token, :, :2] * c - x[token, :, 2:4] * s, atol=1e-6)
         np.testing.assert_allclose(y[token, :, 2:4], x[token, :, 2:4] * c + x[token, :, :2] * s, atol=1e-6)
     np.testing.assert_array_equal(y[..., 4:], x[..., 4:])  # beyond the rotary width nothing turns
-    order = [0, 2, 1, 3, 4, 5]  # the same pairs, told in the other style
+    order = [0, 2, 1, 3, 4, 5]  # the same pairs in the other style
     np.testing.assert_allclose(rotate(x[..., order], interleaved, positions)[..., order], y, atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""How many threads work where nobody says so, on machines made of files."""
+"""The default number of threads, on machines made of files."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from server.serving import HELLO, Running
 
 
 class Scripted:
-    """A server whose model says what it is told to."""
+    """A server whose model writes a scripted text."""
 
     def __init__(self, server: Running, opens: bool = False, template: str | None = None) -> None:
         """opens: the template opens the reasoning, so that the answer begins inside it."""

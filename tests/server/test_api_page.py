@@ -91,7 +91,7 @@ VALUES: dict[str, Any] = {
 
 @pytest.mark.parametrize("route", GENERATING)
 def test_every_sampling_parameter_arrives(route: type[Choosing]) -> None:
-    """Each field that names a parameter, on each route that has it, reaches the engine's parameter as it was said."""
+    """Each field that names a parameter, on each route that has it, reaches the engine's parameter unchanged."""
     parameters = {field.name for field in dataclasses.fields(SamplingParams)} - {"logprobs"}
     taken = {name for name in route.model_fields if OURS.get(name, name) in parameters} - {"thinking_token_budget"}
     taken -= {"reasoning", "reasoning_budget"}  # the dialogue's

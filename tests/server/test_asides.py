@@ -1,4 +1,4 @@
-"""What every API tells beside the answers: warnings, seed, timings, and what became of the prompt in the cache."""
+"""The fields of every API beside the answers: warnings, seed, timings, and the cached part of the prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fault of the engine's: its caller is told in short, its log in full."""
+"""A failure of the engine: its caller gets a short message, the log the whole."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_an_engine_that_died_is_logged_with_the_reason(smollm2_path: Path, monke
         monkeypatch.setattr(server.core("smol").scheduler, "plan", broken_plan)
         assert "error" in json.loads(server.events(CHAT, messages=HELLO, max_tokens=4)[-1])
         assert server.post(CHAT, messages=HELLO, max_tokens=4).status_code == 500
-        health = server.client.get("/health")  # whoever watches the server can start it anew
+        health = server.client.get("/health")  # so that a supervisor can restart the server
         assert health.status_code == 503
         assert health.json() == {"status": "failed", "models": {"smol": "failed"}}
         first, second = traces(server)

@@ -1,4 +1,4 @@
-"""Bodies that nobody means well: every field of every route with values of wrong kinds and sizes. None is a fault."""
+"""Hostile bodies: every field of every route with values of wrong kinds and sizes. None causes an internal error."""
 
 from __future__ import annotations
 

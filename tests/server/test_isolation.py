@@ -74,7 +74,7 @@ def test_with_shared_prefixes_a_caller_is_told_what_it_saved_and_nothing_else(sh
     found = prefix_report(shared, "attacker-key", [*prompt[:18], 7, 8])
     nothing = {"broke_at": None, "reason": None, "token": None, "expected": []}
     assert first == {"cached_tokens": 0} | nothing and found == {"cached_tokens": 18} | nothing
-    entry = shared.log()[-1]  # whoever runs the server sees why
+    entry = shared.log()[-1]  # the operator of the server sees why
     assert (entry["broke_at"], entry["broke_by"]) == (18, "prompt_changed")
 
 
@@ -141,7 +141,8 @@ def test_without_keys_an_address_is_a_caller(smollm2_path: Path) -> None:
 
 @pytest.mark.models
 def test_streams_of_two_keys_with_one_id_do_not_meet(keyed: Running) -> None:
-    """The id is the client's own (x-request-id): it tells nobody whether another uses it, and leads to no other's."""
+    """The id is the client's own (x-request-id): it neither reveals whether another caller uses it nor leads to its
+    stream."""
     fields = {"messages": HELLO, "max_tokens": 3, "temperature": 0, "ignore_eos": True, "stream": True}
 
     def asked(key: str, **headers: str) -> httpx.Response:

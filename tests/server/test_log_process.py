@@ -1,4 +1,4 @@
-"""`cutaway serve` whose log nobody can take: answers, streams and the end are as ever."""
+"""`cutaway serve` with a log that cannot be written: answers, streams and the shutdown are unaffected."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_key_that_no_request_can_send_is_refused_and_not_told(tmp_path: Path, 
 
 
 def test_a_file_without_keys_does_not_open_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does it where other places hold keys: whoever names it wants it."""
+    """Nor does it if other sources have keys: an explicit source must have one."""
     (tmp_path / "keys").write_text("# none yet\n\n")
     for keys in ((), ("good",)):
         with pytest.raises(ConfigError, match="holds no key"):

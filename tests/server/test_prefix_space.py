@@ -1,4 +1,4 @@
-"""Models whose tokenizer puts a space before a text (Llama 2, Mistral, TinyLlama), asked through the server."""
+"""Models whose tokenizer puts a space before a text (Llama 2, Mistral, TinyLlama), through the server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_constraints_begin_without_the_space(server: Running) -> None:
     assert chat(server, structured_outputs={"choice": CHOICES}) in CHOICES
     for pattern in (r"Paris is \{[ab]\}", " The", "capital(, capital){2}"):
         assert re.fullmatch(pattern, chat(server, structured_outputs={"regex": pattern}))
-        # Nothing but <s> before it: a text begins, and still nothing is dropped of what was asked for.
+        # Nothing but <s> before it: a text begins, but no part of the requested text is dropped.
         reply = server.ok(COMPLETIONS, prompt=[1], max_tokens=40, structured_outputs={"regex": pattern})
         assert re.fullmatch(pattern, reply["choices"][0]["text"])
 

@@ -1,4 +1,4 @@
-"""A server whose requests somebody looks at."""
+"""A server whose requests are recorded."""
 
 from __future__ import annotations
 

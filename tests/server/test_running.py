@@ -295,7 +295,7 @@ def test_a_stream_can_be_taken_up_again(smollm2_path: Path) -> None:
 
 
 def test_several_models_within_one_budget(smollm2_path: Path, gemma_path: Path) -> None:
-    """The second does not fit beside the first: the first goes when it is idle, and comes back when it is asked for."""
+    """The second does not fit beside the first: the first is unloaded when it is idle, and loaded again on use."""
     config = config_for(smollm2_path, memory="700 MB")
     small = config.models[0]
     config = replace(

@@ -1,4 +1,4 @@
-"""Streams: the same as the whole, with usage where it is asked for, stops that never leak."""
+"""Streams: equal to the whole reply, with usage on request, and without any part of a stop."""
 
 from __future__ import annotations
 

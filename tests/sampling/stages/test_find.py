@@ -18,7 +18,7 @@ ORDER = [
     "presence_penalty", "frequency_penalty", "no_repeat_ngram", "dry", "stages", "reasoning_budget", "constraint",
     "top_n_sigma", "temperature", "top_k", "top_p", "min_p", "typical_p", "xtc", "mirostat",
 ]  # fmt: skip
-"""Written down once more on purpose: whoever moves an entry of the table moves a stage."""
+"""Written down once more on purpose: moving an entry of the table moves a stage."""
 
 
 def own(logits: Any, prompt: Any, generated: Any) -> None: ...
@@ -51,7 +51,7 @@ def test_each_stage_is_made_by_one_function_of_its_name() -> None:
 
 
 def test_all_stages_run_in_that_order() -> None:
-    """What a recorder sees of one token for which every stage is asked for."""
+    """The record of one token with every stage."""
     tokenizer = small_tokenizer()
     recorder = MemoryRecorder()
     sampler = Sampler(

@@ -1,4 +1,4 @@
-"""What a request may say, and what is said of one that is wrong."""
+"""Valid requests, and the errors of invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs that cannot be written, with real pipes and devices: what is lost is counted, and nobody waits."""
+"""Logs that cannot be written, with real pipes and devices: lost lines are counted, and nothing waits."""
 
 from __future__ import annotations
 
