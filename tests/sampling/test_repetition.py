@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cutaway.errors import ParameterError
 from cutaway.sampling import SamplingParams, StopChecker
-from cutaway.sampling.repetition import EVERY, LONGEST, REPEATS, TOKENS, Loop, LoopDetector
+from cutaway.sampling.repetition import EVERY, LONGEST, REPEATS, TOKENS, Loop, LoopDetector, repetition_score
 
 
 def is_loop(tokens: Sequence[int]) -> bool:
@@ -95,9 +97,17 @@ class Silent:
         return ""
 
 
-@pytest.mark.parametrize(("stops", "ends"), [(None, False), (False, False), (True, True)])
-def test_only_who_asks_is_stopped(stops: bool | None, ends: bool) -> None:
-    checker = StopChecker(SamplingParams(stop_on_repetition=stops), frozenset(), Silent())
+POLICIES: list[tuple[dict[str, Any], bool]] = [
+    ({}, False), ({"stop_on_repetition": False}, False), ({"stop_on_repetition": True}, True),
+    ({"on_repetition": "warn"}, False), ({"on_repetition": "cool"}, False), ({"on_repetition": "stop"}, True),
+    ({"on_repetition": "stop", "stop_on_repetition": True}, True),
+    ({"on_repetition": "cool", "stop_on_repetition": False}, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "ends"), POLICIES)
+def test_only_who_asks_is_stopped(policy: dict[str, Any], ends: bool) -> None:
+    checker = StopChecker(SamplingParams(**policy), frozenset(), Silent())
     reasons = []
     for token in [5, 6, 7] * 100:
         _, reason = checker.push(token)
@@ -107,3 +117,21 @@ def test_only_who_asks_is_stopped(stops: bool | None, ends: bool) -> None:
     assert [r.kind for r in reasons if r is not None] == (["repetition"] if ends else [])
     assert checker.loop is not None and checker.loop.period == 3
     assert len(reasons) == (208 if ends else 300)
+
+
+@pytest.mark.parametrize(("policy", "stops"), [("warn", True), ("cool", True), ("stop", False)])
+def test_two_policies_that_contradict_each_other(policy: Any, stops: bool) -> None:
+    with pytest.raises(ParameterError, match=f"on_repetition is '{policy}' and stop_on_repetition is {stops}"):
+        SamplingParams(on_repetition=policy, stop_on_repetition=stops)
+
+
+@given(st.lists(st.integers(0, 3), max_size=60))
+def test_the_score_is_the_share_of_runs_of_four_that_were_there_before(tokens: list[int]) -> None:
+    runs = [tuple(tokens[at : at + 4]) for at in range(len(tokens) - 3)]
+    again = sum(run in runs[:at] for at, run in enumerate(runs))
+    assert repetition_score(tokens) == pytest.approx(again / len(runs) if runs else 0)
+
+
+def test_scores_of_text_that_repeats_and_that_does_not() -> None:
+    assert repetition_score(range(1000)) == 0 == repetition_score([5, 5, 5])
+    assert repetition_score([1, 2, 3] * 100) == pytest.approx(1 - 3 / 297)

@@ -81,7 +81,7 @@ VALUES: dict[str, Any] = {
     "banned_tokens": [5], "bad_words": ["x"], "allowed_token_ids": [5], "seed": 5, "n": 2, "max_tokens": 5,
     "max_completion_tokens": 5, "max_output_tokens": 5, "n_predict": 5, "min_tokens": 2, "min_new_tokens": 2,
     "stop": ["x"], "stop_sequences": ["x"], "stop_regex": "x", "stop_token_ids": [5], "include_stop_str": True,
-    "ignore_eos": True, "stop_on_repetition": True,
+    "ignore_eos": True, "stop_on_repetition": True, "on_repetition": "cool",
     "include_stop_str_in_output": True, "time_limit": 5.0, "t_max_predict_ms": 5000.0,
     "logprobs_mode": "processed", "prompt_logprobs": 2, "regex": "x", "choice": ["x"], "grammar": 'start: "x"',
     "json_schema": {"type": "null"}, "guided_json": {"type": "null"}, "guided_regex": "x", "guided_choice": ["x"],

@@ -135,3 +135,30 @@ def test_what_broke_the_match_of_a_prompt_is_told(smol: Running) -> None:
     assert {reason: after[reason] - before.get(reason, 0) for reason in ("never_seen", "prompt_changed")} == {
         "never_seen": 1, "prompt_changed": 1,
     }  # fmt: skip
+
+
+def test_how_much_an_answer_repeats_itself_is_told(smol: Running) -> None:
+    """In the log and the metrics: here one token thirty times, and three tokens, in which nothing can repeat."""
+
+    def counted() -> tuple[float, float]:
+        page = smol.client.get("/metrics").text
+        found = [re.findall(rf"^cutaway:repetition_score_{end}\{{.*\}} (\S+)$", page, re.M) for end in ("sum", "count")]
+        return float(found[0][0]) if found[0] else 0.0, float(found[1][0]) if found[1] else 0.0
+
+    (before, answers), fields = counted(), {"prompt": "a", "max_tokens": 30, "ignore_eos": True}
+    smol.ok(COMPLETIONS, **fields, allowed_tokens=[100])
+    entry = [entry for entry in smol.log() if entry["event"] == "request"][-1]
+    assert entry["repetition_score"] == pytest.approx(26 / 27, abs=1e-3)
+    smol.ok(COMPLETIONS, prompt="a", max_tokens=3)
+    entry = [entry for entry in smol.log() if entry["event"] == "request"][-1]
+    assert entry["repetition_score"] == 0
+    assert counted() == (pytest.approx(before + 26 / 27), answers + 2)
+
+
+@pytest.mark.parametrize(("policy", "kind"), [("stop", "repetition"), ("cool", "length"), ("warn", "length")])
+def test_what_is_done_about_a_loop(smol: Running, policy: str, kind: str) -> None:
+    fields = {"prompt": "a", "max_tokens": 260, "ignore_eos": True, "allowed_tokens": [100], "on_repetition": policy}
+    reply = smol.ok(COMPLETIONS, **fields)
+    entry = [entry for entry in smol.log() if entry["event"] == "request"][-1]
+    assert entry["finish"] == kind
+    assert ("goes round in circles" in str(reply.get("warnings"))) == (policy != "stop")

@@ -48,8 +48,8 @@ def chat(
     with open_engine(load, config) as engine:
         require_template(engine.template)
         params = sampling_params(sampling, config, engine.defaults)
-        if params.stop_on_repetition is None:
-            params = params.replace(stop_on_repetition=True)
+        if params.on_repetition is None and params.stop_on_repetition is None:
+            params = params.replace(on_repetition="stop")
         if params.seed is None and params.temperature > 0:
             params = params.replace(seed=draw_seed())
             say(f"[seed {params.seed}]")

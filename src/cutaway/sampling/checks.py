@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 from cutaway.errors import EngineError, ParameterError
 from cutaway.sampling.parameter import LARGEST, Parameter
+
+LoopPolicy = Literal["warn", "stop", "cool"]
 
 
 def check_parameter(parameter: Parameter, value: Any) -> None:
@@ -37,6 +39,12 @@ def check_choice(parameter: Parameter, value: Any) -> None:
     if value not in parameter.choices:
         listed = [repr(choice) for choice in parameter.choices] + (["None"] if parameter.optional else [])
         raise ParameterError(f"{parameter.name} is {value!r}; it must be {' or '.join(listed)}")
+
+
+def check_policy(policy: LoopPolicy | None, stops: bool | None) -> None:
+    """Raises ParameterError where on_repetition and the older stop_on_repetition want different things."""
+    if policy is not None and stops is not None and stops != (policy == "stop"):
+        raise ParameterError(f"on_repetition is {policy!r} and stop_on_repetition is {stops}; give one of them")
 
 
 def check_integer(name: str, value: Any, low: float, high: float) -> None:

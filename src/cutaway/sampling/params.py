@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from cutaway.errors import ParameterError
-from cutaway.sampling.checks import check_ids, check_integer, check_parameter
+from cutaway.sampling.checks import LoopPolicy, check_ids, check_integer, check_parameter, check_policy
 from cutaway.sampling.parameter import (
     Alias,
     entry,
@@ -108,11 +108,9 @@ class SamplingParams:
         help="DRY: texts that interrupt a repetition.",
     )  # fmt: skip
     stages: Sequence[Stage] = internal(
-        "functions",
-        (),
-        stage="logit_edits:stages",
+        "functions", (), stage="logit_edits:stages",
         help="Custom stages: functions of (logits, prompt, generated); see Stage.",
-    )
+    )  # fmt: skip
     reasoning_budget: int | None = integer(
         None, 0, stage="constraint:reasoning_budget", cli=False, config=False, request="route",
         aliases=(Alias("thinking_token_budget", "vLLM", everywhere=False),),
@@ -140,6 +138,10 @@ class SamplingParams:
     top_n_sigma: float = number(
         0.0, -1, 1e6, stage="logit_edits:top_n_sigma",
         help="Keep the logits within this many standard deviations of the highest one; 0 is off.",
+    )  # fmt: skip
+    on_repetition: LoopPolicy | None = word(
+        None, "warn", "stop", "cool", stage="cool:cool", panel=_REPEAT,
+        help="When the answer repeats itself in a loop: warn, stop, or cool (halve the temperature meanwhile).",
     )  # fmt: skip
     temperature: float = number(
         1.0, 0, 100, stage="temperature", panel=_MAIN, flags=("--temperature", "-t"),
@@ -231,9 +233,7 @@ class SamplingParams:
         None, 0, panel=_OUTPUT, config=False, request="route",
         help="Return the log-probability of each token, and of the N most probable ones.",
     )  # fmt: skip
-    prompt_logprobs: int | None = integer(
-        None, 0, panel=_OUTPUT, config=False, help="The same for the prompt's tokens."
-    )
+    prompt_logprobs: int | None = integer(None, 0, panel=_OUTPUT, config=False, help="The same for prompt tokens.")
     logprobs_mode: LogprobsMode = word(
         "raw", "raw", "processed", panel=_OUTPUT,
         help="Log-probabilities of the model's own distribution (raw), or of the one that is sampled (processed).",
@@ -244,6 +244,7 @@ class SamplingParams:
             check_parameter(parameter, getattr(self, parameter.name))
         if self.temperature_end is not None:
             check_integer("temperature_length (which temperature_end needs)", self.temperature_length, 1, 2**31 - 1)
+        check_policy(self.on_repetition, self.stop_on_repetition)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise ParameterError(f"min_tokens is {self.min_tokens}; it must be at most max_tokens, {self.max_tokens}")
         given = [name for name in CONSTRAINTS if self._sets(name)]
@@ -294,6 +295,5 @@ works on the candidates that the previous one kept. Stages before `temperature` 
 def check_names(options: Mapping[str, Any]) -> None:
     """Raises ParameterError for a key that is not a sampling parameter."""
     known = {parameter.name for parameter in PARAMETERS}
-    for name in options:
-        if name not in known:
-            raise ParameterError(f"{name} is not a sampling parameter; the parameters are: {', '.join(sorted(known))}")
+    if wrong := [name for name in options if name not in known]:
+        raise ParameterError(f"{wrong[0]} is not a sampling parameter; the parameters are: {', '.join(sorted(known))}")

@@ -8,7 +8,11 @@ two kilobytes.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from cutaway.sampling.checks import LoopPolicy
+from cutaway.sampling.params import SamplingParams
 
 LONGEST = 512
 """The longest period that is detected, in tokens."""
@@ -17,6 +21,23 @@ TOKENS = 200
 """The smallest number of equal periods, and of tokens in them, that is a loop."""
 EVERY = 16
 """Tokens between two searches; a loop may be detected that much later."""
+
+
+GRAM = 4
+
+
+def loop_policy(params: SamplingParams) -> LoopPolicy:
+    """What is done about a loop: as asked, else a warning."""
+    return params.on_repetition or ("stop" if params.stop_on_repetition else "warn")
+
+
+def repetition_score(tokens: Sequence[int]) -> float:
+    """The share of an answer's runs of four tokens that stood in it before, 0 to 1; 0 for fewer than four tokens.
+
+    Source: seq-rep-4 of Welleck et al. 2019, "Neural text generation with unlikelihood training".
+    """
+    count = len(tokens) - GRAM + 1
+    return 1 - len(set(zip(*(tokens[i:] for i in range(GRAM)), strict=False))) / count if count > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)

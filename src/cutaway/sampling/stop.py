@@ -27,7 +27,7 @@ from typing import Literal, Protocol
 
 from cutaway.sampling.params import SamplingParams
 from cutaway.sampling.patterns import Pattern
-from cutaway.sampling.repetition import Loop, LoopDetector
+from cutaway.sampling.repetition import Loop, LoopDetector, loop_policy
 
 StopKind = Literal[
     "end_token",
@@ -141,7 +141,7 @@ class StopChecker:
             return StopReason("context", None, at)
         if params.time_limit is not None and self._clock() - self._started >= params.time_limit:
             return StopReason("time", None, at)
-        if params.stop_on_repetition and in_loop:
+        if in_loop and loop_policy(params) == "stop":
             return StopReason("repetition", None, at)
         return None
 

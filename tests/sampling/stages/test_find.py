@@ -16,7 +16,7 @@ from sampling.small_tokenizer import small_tokenizer
 ORDER = [
     "logit_bias", "allowed_tokens", "banned_tokens", "bad_words", "min_tokens", "repetition_penalty",
     "presence_penalty", "frequency_penalty", "no_repeat_ngram", "dry", "stages", "reasoning_budget", "constraint",
-    "top_n_sigma", "temperature", "top_k", "top_p", "min_p", "typical_p", "xtc", "mirostat",
+    "top_n_sigma", "cool", "temperature", "top_k", "top_p", "min_p", "typical_p", "xtc", "mirostat",
 ]  # fmt: skip
 """Written down once more on purpose: moving an entry of the table moves a stage."""
 
@@ -30,7 +30,7 @@ EVERYTHING: dict[str, Any] = {
     "no_repeat_ngram": 9, "dry_multiplier": 0.5, "stages": [own], "regex": ".*", "top_n_sigma": 50.0, "top_k": 200,
     "reasoning": ReasoningFormat(), "reasoning_open": True, "reasoning_budget": 50,
     "top_p": 0.99, "min_p": 1e-9, "typical_p": 0.999, "xtc_probability": 1.0, "xtc_threshold": 0.5, "mirostat": 2,
-    "mirostat_tau": 90.0, "temperature": 0.9,
+    "mirostat_tau": 90.0, "temperature": 0.9, "on_repetition": "cool",
 }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from cutaway.server.transport.admission import Admission
 _FAST = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
 _SLOW = (0.1, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 60, 120, 240, 480, 960)
 _TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
+_SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 STATES = ("unloaded", "loading", "ready", "unloading", "failed")
 
 
@@ -46,7 +47,13 @@ class Metrics:
         self._decode = histogram("vllm:request_decode_time_seconds", "From the first token to the end.", _SLOW)
         self._prompt_sizes = histogram("vllm:request_prompt_tokens", "Tokens of a prompt.", _TOKENS)
         self._answer_sizes = histogram("vllm:request_generation_tokens", "Tokens of an answer.", _TOKENS)
+        what = "Share of an answer's runs of four tokens that stood in it before."
+        self._repetition = histogram("cutaway:repetition_score", what, _SHARES)
         self._compile = histogram("cutaway:grammar_compile_seconds", "Compiling what the output must be.", _FAST)
+
+    def repetition(self, model: str, score: float) -> None:
+        """An answer ended. score: its repetition_score."""
+        self._repetition.labels(model).observe(score)
 
     def compiled(self, model: str, seconds: float) -> None:
         """A constraint was compiled or found in the cache."""

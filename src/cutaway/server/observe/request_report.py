@@ -11,6 +11,7 @@ from typing import Any
 from cutaway.engine import Delta, Finished, Result, Usage
 from cutaway.errors import CutawayError, EngineError
 from cutaway.sampling import SamplingParams
+from cutaway.sampling.repetition import repetition_score
 from cutaway.server.models.visit import Visit
 from cutaway.server.observe.tracing import Answered, Story
 from cutaway.server.transport.errors import ApiError, as_api_error
@@ -31,6 +32,7 @@ class RequestReport:
     _tokens: Counter[int] = field(default_factory=Counter)  # choice -> number of tokens
     _ended: set[int] = field(default_factory=set)  # choices
     _answered: list[Answered] = field(default_factory=list)
+    _scores: list[float] = field(default_factory=list)  # how much each answer repeats itself
     _last: dict[int, float] = field(default_factory=dict)  # choice -> time of its last token
 
     @property
@@ -67,6 +69,9 @@ class RequestReport:
         self._answered.append(Answered(event.timings, reason))
         metrics.answered(self.visit.model, event.stop.kind, reason, event.usage, event.timings)
         if result is not None:
+            for answer in result.answers:
+                self._scores.append(score := repetition_score(answer.token_ids))
+                metrics.repetition(self.visit.model, score)
             metrics.prompt(self.visit.model, result.usage.prompt_tokens, result.broke)
 
     def usage(self) -> Usage:
@@ -144,6 +149,7 @@ class RequestReport:
             "queue_ms": round(times.queued * 1e3, 1), "ttft_ms": round(times.ttft * 1e3, 1),
             "tpot_ms": round(times.decode * 1e3 / (tokens - 1), 2) if tokens > 1 else None,
             "total_ms": round(times.total * 1e3, 1), "finish": done[0].stop.kind, "seed": done[0].seed,
+            "repetition_score": round(max(self._scores, default=0.0), 3),
         } | ({} if broke is None else {"broke_at": broke.at, "broke_by": broke.reason})  # fmt: skip
 
 
