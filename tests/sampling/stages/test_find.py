@@ -60,7 +60,7 @@ def test_all_stages_run_in_that_order() -> None:
     logits = np.random.default_rng(1).normal(size=tokenizer.vocab_size).astype(np.float32)
     names = [record.name for record in sampler.choose(logits, recorder).stages]
     assert names == ["model", *("own" if name == "stages" else name for name in ORDER)]
-    assert len(ORDER) == 21
+    assert len(ORDER) == 22
 
 
 def test_nothing_runs_that_is_not_asked_for() -> None:
