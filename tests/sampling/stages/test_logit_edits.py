@@ -115,9 +115,9 @@ def test_own_stages_that_go_wrong() -> None:
     def broken(logits: Any, prompt: Any, generated: Any) -> Any:
         raise KeyError("x")
 
-    with pytest.raises(EngineError, match="own stage short returned shape"):
+    with pytest.raises(EngineError, match="custom stage short returned shape"):
         edited(ROW, stages=[short])
-    with pytest.raises(EngineError, match="own stage broken failed: KeyError: 'x'"):
+    with pytest.raises(EngineError, match="custom stage broken failed: KeyError: 'x'"):
         edited(ROW, stages=[broken])
 
 
