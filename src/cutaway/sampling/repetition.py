@@ -27,7 +27,7 @@ GRAM = 4
 
 
 def loop_policy(params: SamplingParams) -> LoopPolicy:
-    """What is done about a loop: as asked, else a warning."""
+    """The policy of these parameters: `on_repetition`, or what `stop_on_repetition` means, or a warning."""
     return params.on_repetition or ("stop" if params.stop_on_repetition else "warn")
 
 
