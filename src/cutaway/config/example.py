@@ -1,17 +1,17 @@
 """The commented config that `cutaway config init` writes."""
 
 EXAMPLE = """\
-# Defaults for `cutaway run`, `cutaway chat` and `cutaway serve`. An option on the command line wins.
-# Remove a `#` to set a line.
+# Defaults for `cutaway run`, `cutaway chat` and `cutaway serve`. Options on the command line take precedence.
+# Remove the `#` of a line to set its value.
 
 # model = "smollm2-135m"          # a name (see: cutaway models --all), a path, hf:... or pypi:...
 # system = "You are brief."       # the system message (run, chat)
 # threads = 2
-# context = 4096                  # tokens that prompt and answer may have together
-# kv_k = "bf16"                   # keys: bf16, f32, int8 or fp8
-# kv_v = "bf16"                   # values: likewise; int8 is nearly free
+# context = 4096                  # tokens of prompt and answer together
+# kv_k = "bf16"                   # type of cached keys: bf16, f32, int8 or fp8
+# kv_v = "bf16"                   # type of cached values, likewise; int8 has hardly any cost
 # rope_scaling = "linear:2"
-# speculate = "ngram"             # quicker where an answer repeats what was there; the same answer
+# speculate = "ngram"             # faster where the answer repeats earlier text; the answer is the same
 
 [sampling]
 # preset = "chat"                 # see: cutaway presets
@@ -22,26 +22,26 @@ EXAMPLE = """\
 # seed = 1
 
 [server]
-# host = "127.0.0.1"              # "0.0.0.0": everybody who reaches this machine; set api_keys then
+# host = "127.0.0.1"              # "0.0.0.0" listens on all addresses; set api_keys in that case
 # port = 8000
 # api_keys = ["a-long-secret"]    # or $CUTAWAY_API_KEYS, or a file with one per line:
 # api_keys_file = "keys.txt"
 # only_api_keys = false           # true: neither the file's nor the variable's keys are valid (as with --api-key)
-# cors_origins = ["http://localhost:3000"]  # pages that may use this server
-# allowed_hosts = ["llm.example.com"]  # names it answers to beside localhost ("*": all), behind a proxy for instance
-# trusted_proxies = ["127.0.0.1"]  # whose X-Forwarded-For is believed
+# cors_origins = ["http://localhost:3000"]  # origins of web pages that may use this server
+# allowed_hosts = ["llm.example.com"]  # accepted names besides localhost ("*": all), for instance behind a proxy
+# trusted_proxies = ["127.0.0.1"]  # addresses whose X-Forwarded-For is used
 # strict = false                  # true: an unknown field of a request is an error, not a warning
-# memory = "6 GB"                 # for all models together; else what is available at start
-# verify = "changed"              # hash a model when its file changed since, or "always"
+# memory = "6 GB"                 # for all models together; the default is what is available at the start
+# verify = "changed"              # hash a model if its file has changed, or "always"
 # max_body = 8388608              # bytes of a request
 # max_depth = 100                 # nesting of a request's JSON
-# body_encodings = ["gb18030", "big5"]  # bodies in these are taken, with a warning; else UTF-8 only
+# body_encodings = ["gb18030", "big5"]  # also accept bodies in these encodings, with a warning
 # keep_alive = 15.0               # seconds between comments on a silent stream
-# send_timeout = 30.0             # seconds that a reader may take nothing
+# send_timeout = 30.0             # seconds within which a client must read
 # grace = 30.0                    # seconds that running requests have after SIGTERM
-# resume = 0.0                    # seconds that a stream outlives its reader; 0: off
-# max_events = 8192               # tokens that wait for a slow reader
-# share_prefixes = false          # true: prefixes are shared between callers, who can then find out each other's
+# resume = 0.0                    # seconds that a stream is kept after its client has disconnected; 0: off
+# max_events = 8192               # tokens that wait for a slow client
+# share_prefixes = false          # true: share prefixes between callers, who can then infer each other's prompts
 
 [limits]
 # queue = 256                     # answers that may wait; more are refused with 503
@@ -53,11 +53,11 @@ EXAMPLE = """\
 [logging]
 # level = "info"                  # debug, info, warning, error
 # format = "console"              # or json
-# prompts = false                 # true: prompts and answers are in the log
-# token_share = 0.01              # of the requests whose tokens are logged at level debug
+# prompts = false                 # true: log prompts and answers
+# token_share = 0.01              # share of the requests whose tokens are logged at level debug
 
 [telemetry]                       # OpenTelemetry; needs pip install 'cutaway[otel]'
-# endpoint = "http://127.0.0.1:4318"  # a collector (OTLP over HTTP); else $OTEL_EXPORTER_OTLP_ENDPOINT
+# endpoint = "http://127.0.0.1:4318"  # a collector (OTLP over HTTP); the default is $OTEL_EXPORTER_OTLP_ENDPOINT
 # service_name = "cutaway"
 
 # Further names, and traffic split by weight:
@@ -68,11 +68,11 @@ EXAMPLE = """\
 # Models that `cutaway serve` serves, one [[models]] each:
 # [[models]]
 # model = "smollm2-135m"
-# name = "small"                  # what requests call it
+# name = "small"                  # the name that requests use
 # load = "start"                  # or "use": on first use
-# sha256 = "8c73bb7f"             # it must be this one; the beginning of its hash is enough
+# sha256 = "8c73bb7f"             # the required hash, or the beginning of it
 # context = 8192
-# contexts = 2                    # how many whole contexts its pages hold together
+# contexts = 2                    # size of the KV cache, in full contexts
 # max_requests = 16
 # kv_v = "int8"
 """

@@ -35,10 +35,10 @@ class Metrics:
         def histogram(metric: str, what: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(metric, what, name, registry=self._registry, buckets=buckets)
 
-        self._breaks = counter("cutaway:prefix_breaks", "Prompts not found to their end, by why.", "reason")
+        self._breaks = counter("cutaway:prefix_breaks", "Prompts of which only a part was in the prefix cache, by reason.", "reason")
         self._success = counter("vllm:request_success", "Answers that ended.", "finished_reason")
-        self._stops = counter("cutaway:stops", "Answers by the exact reason they ended for.", "kind")
-        self._cancelled = counter("cutaway:cancelled", "Requests whose client went away.")
+        self._stops = counter("cutaway:stops", "Answers by the kind of their stop.", "kind")
+        self._cancelled = counter("cutaway:cancelled", "Requests whose client disconnected.")
         self._first = histogram("vllm:time_to_first_token_seconds", "From arrival to the first token.", _FAST)
         self._between = histogram("vllm:inter_token_latency_seconds", "From a token to the next one.", _FAST)
         self._whole = histogram("vllm:e2e_request_latency_seconds", "From arrival to the end.", _SLOW)
@@ -49,7 +49,7 @@ class Metrics:
         self._answer_sizes = histogram("vllm:request_generation_tokens", "Tokens of an answer.", _TOKENS)
         what = "Share of an answer's runs of four tokens that stood in it before."
         self._repetition = histogram("cutaway:repetition_score", what, _SHARES)
-        self._compile = histogram("cutaway:grammar_compile_seconds", "Compiling what the output must be.", _FAST)
+        self._compile = histogram("cutaway:grammar_compile_seconds", "Compilation of constraints.", _FAST)
 
     def repetition(self, model: str, score: float) -> None:
         """An answer ended. score: its repetition_score."""
@@ -121,7 +121,7 @@ class _Engines(Collector):
         yield dropped
 
     def _models(self) -> Iterable[Metric]:
-        info = GaugeMetricFamily("cutaway_model_info", "1 for each model that is served.", labels=["name", "sha256"])
+        info = GaugeMetricFamily("cutaway_model_info", "1 for each served model.", labels=["name", "sha256"])
         state = GaugeMetricFamily(
             "cutaway:model_state", "1 for the state a model is in.", labels=["model_name", "state"]
         )
@@ -129,7 +129,7 @@ class _Engines(Collector):
             info.add_metric([name, served.sha256], 1)
             for word in STATES:
                 state.add_metric([name, word], int(served.state == word))
-        memory = GaugeMetricFamily("cutaway:memory_bytes", "Of models.", labels=["of"])
+        memory = GaugeMetricFamily("cutaway:memory_bytes", "Memory of models.", labels=["of"])
         memory.add_metric(["taken"], self._roster.taken)
         if self._roster.budget is not None:
             memory.add_metric(["budget"], self._roster.budget)
@@ -139,16 +139,16 @@ class _Engines(Collector):
 def _requests(statuses: dict[str, Status]) -> Iterable[Metric]:
     name = ["model_name"]
     running = GaugeMetricFamily("vllm:num_requests_running", "Answers in the running batch.", labels=name)
-    waiting = GaugeMetricFamily("vllm:num_requests_waiting", "Answers that wait.", labels=name)
-    preempted = CounterMetricFamily("vllm:num_preemptions", "Times that an answer lost its pages.", labels=name)
+    waiting = GaugeMetricFamily("vllm:num_requests_waiting", "Waiting answers.", labels=name)
+    preempted = CounterMetricFamily("vllm:num_preemptions", "Preemptions of answers.", labels=name)
     steps = CounterMetricFamily("cutaway:steps", "Forward passes.", labels=name)
     busy = CounterMetricFamily("cutaway:step_seconds", "Seconds spent in forward passes.", labels=name)
-    drafted = CounterMetricFamily("vllm:spec_decode_num_draft_tokens", "Tokens that speculation proposed.", labels=name)
-    accepted = CounterMetricFamily("vllm:spec_decode_num_accepted_tokens", "Those that were chosen.", labels=name)
-    prompts = CounterMetricFamily("vllm:prompt_tokens", "Tokens of prompts that were read.", labels=name)
+    drafted = CounterMetricFamily("vllm:spec_decode_num_draft_tokens", "Drafted tokens.", labels=name)
+    accepted = CounterMetricFamily("vllm:spec_decode_num_accepted_tokens", "Drafted tokens that were accepted.", labels=name)
+    prompts = CounterMetricFamily("vllm:prompt_tokens", "Tokens of prompts whose prefill is complete.", labels=name)
     generated = CounterMetricFamily("vllm:generation_tokens", "Tokens of answers.", labels=name)
-    queries = CounterMetricFamily("vllm:prefix_cache_queries", "Prompt tokens looked up.", labels=name)
-    hits = CounterMetricFamily("vllm:prefix_cache_hits", "Those that were found.", labels=name)
+    queries = CounterMetricFamily("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", labels=name)
+    hits = CounterMetricFamily("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache.", labels=name)
     for model, status in statuses.items():
         for metric, value in (
             (prompts, status.counts.prompt), (generated, status.counts.generated),
@@ -162,7 +162,7 @@ def _requests(statuses: dict[str, Status]) -> Iterable[Metric]:
 
 def _pages(statuses: dict[str, Status]) -> Iterable[Metric]:
     usage = GaugeMetricFamily("vllm:kv_cache_usage_perc", "Share of the pages in use, 0 to 1.", labels=["model_name"])
-    pages = GaugeMetricFamily("cutaway:kv_pages", "By state.", labels=["model_name", "window", "state"])
+    pages = GaugeMetricFamily("cutaway:kv_pages", "Pages by state.", labels=["model_name", "window", "state"])
     for model, status in statuses.items():
         totals = [(p.held, p.free + p.held + p.cached) for p in status.pages]
         usage.add_metric([model], max((held / total for held, total in totals if total), default=0.0))
