@@ -35,7 +35,7 @@ class Metrics:
         def histogram(metric: str, what: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(metric, what, name, registry=self._registry, buckets=buckets)
 
-        self._breaks = counter("cutaway:prefix_breaks", "Prompts of which only a part was in the prefix cache, by reason.", "reason")
+        self._breaks = counter("cutaway:prefix_breaks", "Prompts that were not cached to their end, by reason.", "reason")
         self._success = counter("vllm:request_success", "Answers that ended.", "finished_reason")
         self._stops = counter("cutaway:stops", "Answers by the kind of their stop.", "kind")
         self._cancelled = counter("cutaway:cancelled", "Requests whose client disconnected.")
@@ -144,11 +144,11 @@ def _requests(statuses: dict[str, Status]) -> Iterable[Metric]:
     steps = CounterMetricFamily("cutaway:steps", "Forward passes.", labels=name)
     busy = CounterMetricFamily("cutaway:step_seconds", "Seconds spent in forward passes.", labels=name)
     drafted = CounterMetricFamily("vllm:spec_decode_num_draft_tokens", "Drafted tokens.", labels=name)
-    accepted = CounterMetricFamily("vllm:spec_decode_num_accepted_tokens", "Drafted tokens that were accepted.", labels=name)
+    accepted = CounterMetricFamily("vllm:spec_decode_num_accepted_tokens", "Accepted drafted tokens.", labels=name)
     prompts = CounterMetricFamily("vllm:prompt_tokens", "Tokens of prompts whose prefill is complete.", labels=name)
     generated = CounterMetricFamily("vllm:generation_tokens", "Tokens of answers.", labels=name)
-    queries = CounterMetricFamily("vllm:prefix_cache_queries", "Prompt tokens looked up in the prefix cache.", labels=name)
-    hits = CounterMetricFamily("vllm:prefix_cache_hits", "Prompt tokens found in the prefix cache.", labels=name)
+    queries = CounterMetricFamily("vllm:prefix_cache_queries", "Prompt tokens looked up in the cache.", labels=name)
+    hits = CounterMetricFamily("vllm:prefix_cache_hits", "Prompt tokens found in the cache.", labels=name)
     for model, status in statuses.items():
         for metric, value in (
             (prompts, status.counts.prompt), (generated, status.counts.generated),
