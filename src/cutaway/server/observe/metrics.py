@@ -35,7 +35,7 @@ class Metrics:
         def histogram(metric: str, what: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(metric, what, name, registry=self._registry, buckets=buckets)
 
-        self._breaks = counter("cutaway:prefix_breaks", "Prompts that were not cached to their end, by reason.", "reason")
+        self._breaks = counter("cutaway:prefix_breaks", "Prompts not cached to their end, by reason.", "reason")
         self._success = counter("vllm:request_success", "Answers that ended.", "finished_reason")
         self._stops = counter("cutaway:stops", "Answers by the kind of their stop.", "kind")
         self._cancelled = counter("cutaway:cancelled", "Requests whose client disconnected.")
