@@ -278,7 +278,7 @@ def test_one_word_per_idea() -> None:
 
 PAGES = [
     "README", "docs/cli", "docs/numerics", "docs/performance", "docs/serving", "docs/api", "docs/errors",
-    "docs/parameters", "docs/glossary", "docs/seeing",
+    "docs/parameters", "docs/glossary", "docs/seeing", "docs/planning",
 ]  # fmt: skip
 
 

@@ -65,14 +65,14 @@ def calibrate(
     )  # fmt: skip
 
 
-def time_one(engine: Engine, requests: int, context: int) -> tuple[float, float]:
+def time_one(engine: Engine, requests: int, context: int, room: int = ROOM) -> tuple[float, float]:
     """Milliseconds to the first token of the first of so many prompts, and per further token while all decode.
 
     The prompts are random ids, so that no prefix is cached. Where several prompts come at once, only their decoding
-    together is timed: from the moment when the last has its first token.
+    together is timed: from the moment when the last has its first token. room: tokens that each may produce by then.
     """
     rng = np.random.default_rng()
-    params = SamplingParams(temperature=0.0, max_tokens=ANSWER if requests == 1 else ROOM - 1, ignore_eos=True)
+    params = SamplingParams(temperature=0.0, max_tokens=ANSWER if requests == 1 else room - 1, ignore_eos=True)
     prompts = [[int(t) for t in rng.integers(0, engine.spec.vocab, context)] for _ in range(requests)]
     begun, times = time.perf_counter(), []
     streams = [engine.stream(prompt, params) for prompt in prompts]

@@ -23,7 +23,8 @@ MOST_SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """How a model is loaded and filled. requests: so many at once, each up to its last token of context."""
+    """How a model is loaded and filled. requests: so many at once, each up to its last token of context. timed: whether
+    several requests are timed while they decode together, each with half of its context, before they fill it."""
 
     path: str
     context: int
@@ -31,6 +32,7 @@ class Filling:
     key_type: KVType
     value_type: KVType
     threads: int | None = None
+    timed: bool = False
 
 
 def filled_engine(filling: Filling) -> dict[str, Any]:
@@ -48,6 +50,7 @@ def measure(filling: Filling) -> dict[str, Any]:
     import numpy as np
 
     from cutaway.assemble import Engine
+    from cutaway.bench.calibrate import time_one
     from cutaway.native import _native
     from cutaway.sampling import SamplingParams
 
@@ -57,8 +60,11 @@ def measure(filling: Filling) -> dict[str, Any]:
     )  # fmt: skip
     with engine:
         engine.tokenizer.prepare()  # as a server does, and every request that brings a text
+        together, half = None, filling.context // 2
+        if filling.timed and filling.requests > 1:
+            together = time_one(engine, filling.requests, half, half)[1]
         rng = np.random.default_rng(1)
-        answer = min(ANSWER, filling.context // 2)
+        answer = min(ANSWER, half)
         prompts = [
             [int(t) for t in rng.integers(0, engine.spec.vocab, filling.context - answer)]
             for _ in range(filling.requests)
@@ -84,7 +90,7 @@ def measure(filling: Filling) -> dict[str, Any]:
         "anonymous": None if found is None else found.anonymous,
         "mapped": None if found is None else found.mapped,
         "ttft_ms": (times[0] - begun) * 1e3 if filling.requests == 1 else None,
-        "tpot_ms": gaps[len(gaps) // 2] * 1e3 if gaps else None,
+        "tpot_ms": together if filling.requests > 1 else gaps[len(gaps) // 2] * 1e3,
     }
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import time
 from typing import Any
 
+from cutaway.bench.calibrate import ANSWER as TIMED
 from cutaway.ops.backends import open_backend
 from cutaway.ops.protocol import KVType
 from cutaway.planner.calibration import read_all
@@ -38,7 +39,8 @@ class TimeCheck:
 @dataclass(frozen=True, slots=True)
 class Check:
     """One load. weights, pages, scratch: bytes by the allocator minus the plan's: 0 is exact. planned, measured: bytes
-    of anonymous memory. mapped: pages of files, apart. Times only where one request was alone."""
+    of anonymous memory. mapped: pages of files, apart. ttft: where one request was alone. tpot: of several only
+    where the plan's times are sound."""
 
     model: str
     context: int
@@ -89,19 +91,19 @@ def verify_plan(
 
 
 def _check(name: str, filling: Filling, process: int | None, calibrations: Path) -> Check:
-    found = filled_engine(filling)
     ask = Ask(filling.context, filling.requests, filling.key_type, filling.value_type)
     backend = open_backend("native", threads=filling.threads)
     with planned_model(name) as model:
         plan = make_plan(model, ask, Here(backend, None, process, time(), read_all(calibrations)))
-    memory = plan.memory
-    ttft = tpot = None
+    sound = plan.predictor is not None and plan.predictor.sound
+    found = filled_engine(replace(filling, timed=sound))
+    memory, ttft, tpot = plan.memory, None, None
     answer = min(ANSWER, filling.context // 2)
+    reached = filling.context - answer // 2 if filling.requests == 1 else filling.context // 2 + TIMED // 2
+    if plan.predictor is not None and found["ttft_ms"] is not None:
+        ttft = _timed(plan.predictor.first(filling.context - answer), found["ttft_ms"], sound)
     if plan.predictor is not None and found["tpot_ms"] is not None:
-        sound = plan.predictor.sound
-        if found["ttft_ms"] is not None:
-            ttft = _timed(plan.predictor.first(filling.context - answer), found["ttft_ms"], sound)
-        tpot = _timed(plan.predictor.each(filling.requests, filling.context - answer // 2), found["tpot_ms"], sound)
+        tpot = _timed(plan.predictor.each(filling.requests, reached), found["tpot_ms"], sound)
     return Check(
         model=name,
         context=filling.context,
