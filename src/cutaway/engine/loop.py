@@ -36,7 +36,7 @@ from cutaway.ops.protocol import KVLayout, Step
 from cutaway.ops.rows import Rows
 from cutaway.sampling import SamplingParams, StopKind, StopReason
 from cutaway.text import Tokenizer
-from cutaway.trace import NULL, Record, Recorder
+from cutaway.trace import NULL, Record, Recorder, with_wants
 
 StepFunction = Callable[[Step], Rows]
 Outcome = tuple[Request, Chunk, list[Chosen], CutawayError | None]
@@ -71,7 +71,7 @@ class EngineCore:
         self._tokenizer = tokenizer
         self._door = Door(tokenizer, vocab, self.context, speculate)
         self.counts = self._door.counts
-        self._recorder = recorder
+        self._recorder = with_wants(recorder)
         self._requests: dict[int, Request] = {}
         self.observe_step: Callable[[Plan, Laps], None] | None = None  # while it is watched: see watch.py
         self._inbox: SimpleQueue[Message] = SimpleQueue()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cutaway.errors import ParameterError
 from cutaway.sampling.checks import LoopPolicy, check_ids, check_integer, check_parameter, check_policy
+from cutaway.sampling.old_positions import old_positions
 from cutaway.sampling.parameter import (
     Alias,
     entry,
@@ -283,7 +284,7 @@ class SamplingParams:
         return (self.stop_regex,) if isinstance(self.stop_regex, str) else tuple(self.stop_regex)
 
 
-PARAMETERS = table(SamplingParams)
+PARAMETERS = table(old_positions(SamplingParams))
 """Every parameter, in the order of the table."""
 
 STAGES = stages_of(PARAMETERS)

@@ -1,5 +1,6 @@
 """Records of what happened, and recorders that receive them. Every room above emits records; nothing here decides."""
 
+from cutaway.trace.old_recorder import with_wants
 from cutaway.trace.recorders import NULL, JsonlRecorder, Kind, MemoryRecorder, NullRecorder, Recorder
 from cutaway.trace.records import PrefixRecord, Record, StageRecord, StepRecord, TokenRecord, as_json
 
@@ -16,4 +17,5 @@ __all__ = [
     "StepRecord",
     "TokenRecord",
     "as_json",
+    "with_wants",
 ]
