@@ -158,7 +158,10 @@ class Engine:
         tokenizer = load_tokenizer(file.path, file.metadata, rows=spec.vocab)
         template = load_template(file.path, file.metadata, tokenizer)
         check_memory(memory, backend.free_memory())
-        decoder = load_decoder(file, spec, backend, context=context, rope_scaling=options.rope_scaling)
+        notes: list[str] = []
+        decoder = load_decoder(
+            file, spec, backend, context=context, rope_scaling=options.rope_scaling, warnings=notes
+        )
         decoder.open_cache(plan.layout)
         core = EngineCore(
             decoder.step_function(), plan.layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
@@ -169,7 +172,7 @@ class Engine:
         )  # fmt: skip
         return cls(
             core, file, spec=spec, tokenizer=tokenizer, template=template, memory=memory, manifest=manifest, seed=seed,
-            warnings=[*cautions(spec, tokenizer, context, options.rope_scaling), *_warnings(options, about)],
+            warnings=[*cautions(spec, tokenizer, context, options.rope_scaling), *notes, *_warnings(options, about)],
             backend=about,
         )  # fmt: skip
 

@@ -154,6 +154,25 @@ def test_rope_freqs_tensor(
     np.testing.assert_allclose(run(path, ids), expected, rtol=0, atol=2 * TOLERANCE * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("factor", [{"rope.scaling.factor": 4.0}, {}])
+def test_yarn_that_extrapolates_nothing_is_plain_interpolation(
+    factor: dict[str, float], run: Callable[..., Any], tiny_model: Callable[..., Any], oracle: Callable[..., Any],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """`yarn_ext_factor` 0 takes YaRN's ramp and its temperature away. Without a factor it is context over original."""
+    rope = {"rope_theta": 500.0, "rope_type": "linear", "factor": 4.0}
+    model = tiny_model(tmp_path, "LlamaConfig", {**SIZES, "rope_parameters": rope})
+    keys = {**KEYS, "rope.freq_base": 500.0, "rope.scaling.type": "yarn", "rope.scaling.yarn_ext_factor": 0.0}
+    keys |= {"rope.scaling.original_context_length": 16, **factor}
+    ids = np.random.default_rng(3).integers(0, 97, 41).tolist()
+    expected = oracle(model, ids)
+    write_gguf(model, "llama", tmp_path / "model.gguf", keys)
+    limit = 2 * TOLERANCE * np.abs(expected).max()
+    np.testing.assert_allclose(run(tmp_path / "model.gguf", ids), expected, rtol=0, atol=limit)
+    write_gguf(model, "llama", tmp_path / "ramp.gguf", {**keys, "rope.scaling.yarn_ext_factor": 1.0})
+    assert np.abs(run(tmp_path / "ramp.gguf", ids) - expected).max() > 100 * limit
+
+
 @pytest.mark.parametrize("original", [16, 48])
 def test_long_rope_tensors(
     original: int, run: Callable[..., Any], tiny_model: Callable[..., Any], oracle: Callable[..., Any], tmp_path: Path

@@ -161,3 +161,21 @@ def test_an_unknown_model_type_is_told_what_there_is() -> None:
 def test_bad_configs(changes: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         spec_from_config({**LLAMA, **changes})
+
+
+@pytest.mark.parametrize("key", ["quantization_config", "compression_config", "quantization"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_quantization_that_is_not_in_the_tensors_is_refused_by_name(key: str, inside: bool) -> None:
+    """Whatever it is: gptq, awq, fp8, bitsandbytes, compressed-tensors, mlx. Float weights beside it load otherwise."""
+    llama = {
+        "model_type": "llama", "vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+    }  # fmt: skip
+    for value, named in (({"quant_method": "gptq", "bits": 4}, "'gptq'"), ({"bits": 4, "group_size": 64}, "4")):
+        config = {"model_type": "gemma3", key: value, "text_config": llama} if inside else {**llama, key: value}
+        nested = {"model_type": "gemma3", "text_config": {**llama, key: value}}
+        for each in (config, nested):
+            with pytest.raises(UnsupportedError, match=rf"config\.json: {key} \({named}\) is not supported"):
+                spec_from_config(each)
+    for nothing in (None, {}):
+        assert spec_from_config({**llama, key: nothing}).family == "llama"

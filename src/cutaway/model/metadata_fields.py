@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,24 @@ from cutaway.errors import FormatError, UnsupportedError
 
 _REQUIRED: Any = object()
 MAX_SIZE = 2**31 - 1
+
+
+class ReadKeys(Mapping[str, Any]):
+    """Metadata that notes which keys were read. read: those."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.read: set[str] = set()
+        self._values = values
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +46,8 @@ class Fields:
 
     def find(self, *names: str) -> Any:
         """The first present value, or None."""
-        for name in names:
-            value = self.values.get(self.prefix + name)
-            if value is not None:
-                return value
-        return None
+        found = [self.values.get(self.prefix + name) for name in names]  # all of them: `ReadKeys` takes note
+        return next((value for value in found if value is not None), None)
 
     def integer(self, *names: str, default: Any = _REQUIRED, low: int = 1) -> Any:
         """An int from `low` to 2^31 - 1. A list with equal entries (one per layer) counts as that entry."""

@@ -10,6 +10,7 @@ from typing import Any
 from cutaway.errors import UnsupportedError
 from cutaway.model.config_defaults import defaults_for
 from cutaway.model.metadata_fields import Fields
+from cutaway.model.quantized_config import refuse_quantized
 from cutaway.model.rope_scaling import RopeScaling
 from cutaway.model.spec import ExpertSpec, ModelSpec, RopeSpec
 from cutaway.ops.protocol import Activation
@@ -41,7 +42,8 @@ class ConfigFamily:
 
 
 def spec_from_config(config: Mapping[str, Any]) -> ModelSpec:
-    """The spec that a config.json describes. Raises FormatError, or UnsupportedError for an unknown `model_type`."""
+    """The spec of a config.json. Raises FormatError; UnsupportedError for a model_type or quantization by its name."""
+    refuse_quantized(config)
     inner = config.get("text_config")
     if isinstance(inner, Mapping):  # a model that also sees: its language part
         config = {k: v for k, v in config.items() if k == "tie_word_embeddings"} | dict(inner)

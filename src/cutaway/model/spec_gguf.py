@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from cutaway.errors import FormatError, UnsupportedError
-from cutaway.model.metadata_fields import Fields
+from cutaway.model.metadata_fields import Fields, ReadKeys
 from cutaway.model.rope_gguf import Tensors, rope_from_gguf
 from cutaway.model.spec import ExpertSpec, ModelSpec, RopeSpec
 from cutaway.model.spec_config import MAX_LAYERS
+from cutaway.model.unread_keys import cautions_of_keys, refuse_unread
 
 Special = Callable[[Fields, dict[str, Any], Tensors], dict[str, Any]]
 
@@ -30,19 +31,34 @@ class GGUFFamily:
 def spec_from_gguf(metadata: Mapping[str, Any], tensors: Tensors) -> ModelSpec:
     """The spec that a GGUF header describes. `tensors` gives the vocabulary's size and small rope tensors.
 
-    Raises FormatError, or UnsupportedError for an unknown architecture.
+    Raises FormatError, or UnsupportedError for an unknown architecture or a key that changes answers and is not
+    supported.
     """
+    values, prefix, read = _values(metadata, tensors)
+    refuse_unread(metadata, prefix, read)
+    return ModelSpec(**values)
+
+
+def gguf_cautions(metadata: Mapping[str, Any], tensors: Tensors) -> list[str]:
+    """Warnings that name the keys of a header that nothing here reads or knows. Raises as `spec_from_gguf`."""
+    _, prefix, read = _values(metadata, tensors)
+    return cautions_of_keys(metadata, prefix, read)
+
+
+def _values(metadata: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, Any], str, set[str]]:
+    """The spec's fields, the prefix of the architecture's keys, and the keys that were read."""
     name = Fields("GGUF", metadata).text("general.architecture")
     known = GGUF_FAMILIES.get(name)
     if known is None:
         raise UnsupportedError(
             f"GGUF: architecture {name!r} is not supported", hint="supported: " + ", ".join(GGUF_FAMILIES)
         )
-    fields = Fields("GGUF", metadata, prefix=f"{name}.")
+    keys = ReadKeys(metadata)
+    fields = Fields("GGUF", keys, prefix=f"{name}.")
     values = _general(fields, tensors, known.family) | dict(known.defaults)
     for special in known.special:
         values |= special(fields, values, tensors)
-    return ModelSpec(**values)
+    return values, fields.prefix, keys.read
 
 
 def _general(g: Fields, tensors: Tensors, family: str) -> dict[str, Any]:

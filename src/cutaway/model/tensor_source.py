@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass, field
 
 from cutaway.errors import FormatError, UnsupportedError
-from cutaway.formats import ModelFile, Tensor, dequantize
+from cutaway.formats import ModelFile, Tensor, dequantize, first_not_finite
 from cutaway.model.spec import ModelSpec
 from cutaway.model.tensor_names import NAMES, VISION, Names
 from cutaway.model.transforms import transpose
@@ -16,12 +16,19 @@ from cutaway.ops.protocol import F32, Matrix
 
 @dataclass(slots=True)
 class TensorSource:
-    """A ModelFile seen through a name table. `prefix` is what `{model}` stands for in this file."""
+    """A ModelFile seen through a name table. `prefix` is what `{model}` stands for in this file.
+
+    looks: whether the values of tensors are looked at. damaged: of the tensors taken, those that hold a NaN or an
+    infinity, each with where.
+    """
 
     file: ModelFile
     names: Names
     prefix: str
     used: set[str] = field(default_factory=set)
+    looks: bool = False
+    damaged: dict[str, str] = field(default_factory=dict)
+    _looked: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, file: ModelFile, spec: ModelSpec) -> TensorSource:
@@ -58,7 +65,29 @@ class TensorSource:
             stems = self.names.tensors[name]
             shown = " or ".join(s.format(model=self.prefix, layer=layer, expert=expert) + f".{suffix}" for s in stems)
             raise FormatError(f"{self.file.path.name}: tensor {shown} is missing")
+        self._look(tensor)
         return tensor
+
+    def _look(self, tensor: Tensor) -> None:
+        """Once a tensor, before it is packed."""
+        if not self.looks or tensor.name in self._looked:
+            return
+        self._looked.add(tensor.name)
+        first = first_not_finite(tensor.type, tensor.raw)
+        if first is not None:
+            row, column = divmod(first, tensor.shape[-1] if tensor.shape else 1)
+            self.damaged[tensor.name] = f"row {row}, from input {column} on" if len(tensor.shape) > 1 else f"at {first}"
+
+    def cautions(self) -> list[str]:
+        """Warnings of what was taken."""
+        if not self.damaged:
+            return []
+        shown = ", ".join(f"{name} ({where})" for name, where in list(self.damaged.items())[:4])
+        more = f" and {len(self.damaged) - 4} more" if len(self.damaged) > 4 else ""
+        return [
+            f"tensors with values that are NaN or infinite: {shown}{more}; the file is damaged, "
+            "and an answer that meets these values fails"
+        ]
 
     def matrix(self, name: str, rows: int, inputs: int, layer: int = 0, expert: int = 0) -> tuple[Matrix, Tensor]:
         """A matrix [rows, inputs], turned if the file has it the other way; with the tensor, to drop when packed."""

@@ -12,7 +12,7 @@ from cutaway.model.positions import alibi_slopes, rope_table, sinusoidal_table
 from cutaway.model.rope_scaling import RopeScaling
 from cutaway.model.spec import ExpertSpec, ModelSpec, RopeSpec
 from cutaway.model.spec_config import spec_from_config
-from cutaway.model.spec_gguf import spec_from_gguf
+from cutaway.model.spec_gguf import gguf_cautions, spec_from_gguf
 from cutaway.model.tensor_source import TensorSource
 from cutaway.model.transforms import half_order, per_head_order, pick_rows, row_range, stack_member
 from cutaway.ops.backend import Backend
@@ -29,14 +29,22 @@ def read_spec(file: ModelFile) -> ModelSpec:
 
 
 def load_decoder(
-    file: ModelFile, spec: ModelSpec, backend: Backend, *, context: int, rope_scaling: RopeScaling | None = None
-) -> Decoder:
+    file: ModelFile, spec: ModelSpec, backend: Backend, *, context: int, rope_scaling: RopeScaling | None = None,
+    warnings: list[str] | None = None,
+) -> Decoder:  # fmt: skip
     """Pack all weights of an opened model for a backend.
 
     context: tokens that a request may have, the length of position tables. rope_scaling: in place of the model's own.
+    warnings: gets what the files hold that is not used or damaged, and does not keep them from being loaded.
     Raises FormatError (missing tensor, wrong shape), UnsupportedError, ParameterError.
     """
-    return _Loader(file, spec, backend, context, rope_scaling, TensorSource.of(file, spec), {}).decoder()
+    source = TensorSource.of(file, spec)
+    source.looks = warnings is not None
+    decoder = _Loader(file, spec, backend, context, rope_scaling, source, {}).decoder()
+    if warnings is not None:
+        warnings.extend(gguf_cautions(file.metadata, file.tensors) if file.format == "gguf" else ())
+        warnings.extend(source.cautions())
+    return decoder
 
 
 @dataclass(frozen=True, slots=True)
