@@ -62,6 +62,7 @@ ROUTES = (
     Route("POST", "/tokenize", tokenize.tokenize, schemas.Tokenize),
     Route("POST", "/detokenize", tokenize.detokenize, schemas.Detokenize),
     Route("POST", "/apply-template", tokenize.apply_template, schemas.ApplyTemplate),
+    Route("GET", "/tokenizer_info", tokenize.tokenizer_info),
     Route("GET", "/health", models.health),
     Route("GET", "/version", models.show_version),
     Route("GET", "/metrics", models.metrics),

@@ -1,4 +1,4 @@
-"""POST /tokenize, /detokenize and /apply-template: the steps from a text to the model's input."""
+"""/tokenize, /detokenize, /apply-template and /tokenizer_info: the steps from a text to the model's input."""
 
 from __future__ import annotations
 
@@ -84,6 +84,21 @@ async def apply_template(request: Request) -> Response:
         "segments": [{"text": s.text, "special": s.special} for s in segments],
     }  # fmt: skip
     return JsonReply(reply | ({"warnings": warnings} if warnings else {}))
+
+
+async def tokenizer_info(request: Request) -> Response:
+    """What a client needs to make prompts itself, in vLLM's fields. `?model=` names the model."""
+    service = service_of(request)
+    async with service.roster.lease(request.query_params.get("model"), request_id(request)) as lease:
+        engine = lease.engine
+    tokenizer = engine.tokenizer
+    ids = {"bos_token": tokenizer.bos_id, "eos_token": tokenizer.eos_id, "pad_token": tokenizer.pad_id}
+    return JsonReply({
+        **{role: None if id is None else tokenizer.piece(id) for role, id in ids.items()},
+        "add_bos_token": tokenizer.add_bos, "add_eos_token": tokenizer.add_eos,
+        "chat_template": engine.template.source if engine.template is not None else None,
+        "model_max_length": engine.context, "vocab_size": tokenizer.vocab_size,
+    })  # fmt: skip
 
 
 def _rendered(engine: Engine, fields: Tokenize | ApplyTemplate) -> list[Segment]:
