@@ -15,6 +15,7 @@ from cutaway.text.chat.template import ChatTemplate, load_template, require_temp
 from cutaway.text.chat_prompt import chat_prompt, shows_tools, tool_format_of, traced_prompt
 from cutaway.text.lost_text import TextLossWarning, losses_known
 from cutaway.text.tokenizer.detokenizer import Detokenizer
+from cutaway.text.tokenizer.fill_markers import FillMarkers, fill_markers
 from cutaway.text.tokenizer.load import load_tokenizer
 from cutaway.text.tokenizer.tokenizer import Piece, Segment, SpecialIds, Tokenizer
 from cutaway.text.tokenizer.vocabulary import Vocabulary
@@ -46,6 +47,7 @@ __all__ = [
     "ChatTemplate",
     "Content",
     "Detokenizer",
+    "FillMarkers",
     "Origin",
     "ParseWarning",
     "Piece",
@@ -66,6 +68,7 @@ __all__ = [
     "control_markers",
     "detect_reasoning",
     "detect_tool_format",
+    "fill_markers",
     "gathered",
     "load_template",
     "load_tokenizer",

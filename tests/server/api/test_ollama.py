@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cutaway.server.api.infill import Gap, fill_markers
+import cutaway
+from cutaway.server.api.infill import Gap
 from cutaway.server.api.ollama_request import OllamaChat, OllamaFields, chat_dialogue, chosen
 from cutaway.server.transport.errors import ApiError
 from server.serving import HELLO, Running
@@ -97,7 +98,11 @@ def test_models_are_told_of(smol: Running) -> None:
     shown = smol.ok("/api/show", model="smol:latest")
     assert "tools" in shown["capabilities"] and "insert" not in shown["capabilities"] and "{%" in shown["template"]
     assert shown["model_info"]["llama.context_length"] == served.context
-    assert smol.client.get("/api/version").json()["version"]
+    assert smol.client.get("/api/version").json() == {"version": "0.9.0", "cutaway": cutaway.__version__}
+    for details in (listed["details"], loaded["details"], shown["details"]):
+        assert (details["family"], details["format"]) == ("llama", "gguf")
+        assert (details["parameter_size"], details["quantization_level"]) == ("134.52M", "Q4_1")
+    assert shown["model_info"]["general.parameter_count"] == 134_515_008
     assert smol.ok("/api/generate", model="smol")["done_reason"] == "load"
     assert "cannot compute embeddings" in smol.refused("/api/embed", model="smol", input="x")
     assert "the served models are: smol" in smol.refused("/api/chat", 404, model="llama3", messages=HELLO)
@@ -115,13 +120,14 @@ def test_a_model_without_markers_says_so(smol: Running) -> None:
 @pytest.mark.models
 def test_a_gap_is_written_with_the_models_markers(qwen_path: Path) -> None:
     from cutaway.formats import open_model
-    from cutaway.text import load_tokenizer
+    from cutaway.text import fill_markers, load_tokenizer
 
     with open_model(qwen_path) as file:
         tokenizer = load_tokenizer(file.path, file.metadata)
     markers = fill_markers(tokenizer)
     assert markers is not None
     text = tokenizer.decode(Gap("a = ", "\n", [("b.py", "x")])._tokens(tokenizer, markers))
-    assert text == "<|file_sep|>b.py\nx<|file_sep|>\n<|fim_prefix|>a = <|fim_suffix|>\n<|fim_middle|>"
+    files = "<|repo_name|>myproject\n<|file_sep|>b.py\nx<|file_sep|>filename\n"
+    assert text == f"{files}<|fim_prefix|>a = <|fim_suffix|>\n<|fim_middle|>"
     hidden = Gap("<|fim_middle|>", "")._tokens(tokenizer, markers)
     assert hidden.count(markers.middle) == 1

@@ -66,6 +66,15 @@ def test_end_tokens_come_from_the_file_and_from_well_known_names(load: Load, byt
     assert load(byte_level_metadata(eos_token_id=1, eot_token_id=5)).end_ids == {0, 1, 2, 5}
 
 
+@pytest.mark.parametrize("none", [-1, 0xFFFF_FFFF])
+def test_a_role_that_no_token_has(load: Load, byte_level_metadata: Make, none: int) -> None:
+    """Converters write -1, signed or not."""
+    roles = {f"{role}_token_id": none for role in ("padding", "unknown", "eot", "bos")}
+    tokenizer = load(byte_level_metadata(**roles))
+    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id) == (None, None, None)
+    assert tokenizer.end_ids == load(byte_level_metadata()).end_ids
+
+
 def test_in_gpt_oss_the_end_of_a_message_is_not_the_end(load: Load, byte_level_metadata: Make) -> None:
     tokens = byte_level_metadata()["tokenizer.ggml.tokens"]
     types = list(byte_level_metadata()["tokenizer.ggml.token_type"])

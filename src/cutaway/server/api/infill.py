@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cutaway.assemble import Engine
+from cutaway.engine import Result
 from cutaway.sampling import SamplingParams
 from cutaway.server.api.generate import Asked, generate
 from cutaway.server.api.sampling import check_told
@@ -20,41 +21,15 @@ from cutaway.server.generation.generation import Piece, Run
 from cutaway.server.generation.prompt_input import Prepared
 from cutaway.server.models.served_model import Served
 from cutaway.server.transport.errors import bad_request
-from cutaway.text import Tokenizer
+from cutaway.text import FillMarkers, Tokenizer, fill_markers
 
-
-class FillMarkers(NamedTuple):
-    """Token ids of the markers before the prefix, before the suffix, and before the generated text."""
-
-    prefix: int
-    suffix: int
-    middle: int
-
-
-_SPELLINGS = (
-    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),  # Qwen, CodeGemma
-    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),  # StarCoder, Granite
-    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
-    ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek
-    ("▁<PRE>", "▁<SUF>", "▁<MID>"),  # Code Llama
-    ("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),  # GLM
-)
-_FURTHER = ("<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<fim_pad>", "<file_sep>", "<EOT>", "▁<EOT>")
-_FILE = "<|file_sep|>"
-
-
-def fill_markers(tokenizer: Tokenizer) -> FillMarkers | None:
-    """The markers of this vocabulary, or None if it has no complete set."""
-    for spelling in _SPELLINGS:
-        prefix, suffix, middle = (tokenizer.vocabulary.find(name) for name in spelling)
-        if prefix is not None and suffix is not None and middle is not None:
-            return FillMarkers(prefix, suffix, middle)
-    return None
+_PROJECT, _OPEN_FILE = "myproject", "filename"  # llama.cpp's names for what its request does not name
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The gap between `before` and `after`. files: context files, (name, text). begun: the start of the filling.
+    """The gap between `before` and `after`. files: context files, (name, text). begun: the start of the filling, put
+    behind `before` as llama.cpp's server does.
 
     Markers in the texts are read as plain text.
     """
@@ -75,8 +50,7 @@ class Gap:
             )  # fmt: skip
         warnings: list[str] = []
         tokens = heard(warnings, self._tokens, engine.tokenizer, markers)
-        find = engine.tokenizer.vocabulary.find
-        ends = {*params.stop_token_ids, *markers, *(id for name in _FURTHER if (id := find(name)) is not None)}
+        ends = {*params.stop_token_ids, *markers.ends}
         return Prepared([tokens], params.replace(stop_token_ids=tuple(sorted(ends))), warnings=tuple(warnings))
 
     def _tokens(self, tokenizer: Tokenizer, markers: FillMarkers) -> list[int]:
@@ -84,14 +58,15 @@ class Gap:
             return tokenizer.encode(text, add_special=False) if text else []
 
         ids = [tokenizer.bos_id] if tokenizer.add_bos and tokenizer.bos_id is not None else []
-        separator = tokenizer.vocabulary.find(_FILE)
-        for name, text in self.files:
-            ids += [separator] if separator is not None else []
-            ids += plain(f"{name}\n{text}" if separator is not None else f"{name}\n{text}\n\n")
-        if self.files and separator is not None:
-            ids += [separator, *plain("\n")]
-        ids += [markers.prefix, *plain(self.before), markers.suffix, *plain(self.after), markers.middle]
-        return ids + plain(self.begun)
+        if self.files and markers.file is not None:  # as Qwen2.5-Coder's report has a repository
+            ids += [] if markers.repository is None else [markers.repository, *plain(f"{_PROJECT}\n")]
+            for name, text in self.files:
+                ids += [markers.file, *plain(f"{name}\n{text}")]
+            ids += [markers.file, *plain(f"{_OPEN_FILE}\n")]
+        else:
+            ids += [id for name, text in self.files for id in plain(f"{name}\n{text}\n\n")]
+        before = plain(self.before + self.begun)
+        return [*ids, markers.prefix, *before, markers.suffix, *plain(self.after), markers.middle]
 
 
 async def infill(request: Request) -> Response:
@@ -118,6 +93,7 @@ class InfillTeller:
     def __init__(self, run: Run, fields: Choosing) -> None:
         self.run = run
         self._timings = bool(fields.timings)
+        self._wanted = fields.response_fields if isinstance(fields, Infill) else None
 
     def begin(self) -> list[dict[str, Any]]:
         return []
@@ -141,11 +117,43 @@ class InfillTeller:
         return self._end(message.content, message.stop.kind, message.reason, message.stop.matched)
 
     def _end(self, content: str, kind: str, reason: str | None, matched: Any) -> dict[str, Any]:
+        (done, *_) = self.run.results
+        assert done is not None
         usage = self.run.usage()
         word = kind in ("stop_string", "stop_regex")
-        return {
+        asides = self.run.asides(timings=self._timings)
+        reply: dict[str, Any] = {
             "index": 0, "content": content, "tokens": [], "model": self.run.visit.model, "stop": True,
             "stop_type": "limit" if reason == "length" else "word" if word else "eos",
             "stopping_word": matched if word else "", "tokens_predicted": usage.completion_tokens,
             "tokens_evaluated": usage.prompt_tokens, "tokens_cached": usage.cached_tokens, "truncated": False,
-        } | self.run.asides(timings=self._timings)  # fmt: skip
+            "has_new_line": "\n" in done.text,
+        } | asides | {"timings": _milliseconds(done) | asides.get("timings", {})}  # fmt: skip
+        return reply if self._wanted is None else _chosen(reply, self._wanted)
+
+
+def _milliseconds(done: Result) -> dict[str, Any]:
+    """llama.cpp's timings. The first token counts to the prompt's time."""
+    usage, times = done.usage, done.timings
+    told: dict[str, Any] = {"cache_n": usage.cached_tokens}
+    counts = {"prompt": usage.prompt_tokens - usage.cached_tokens, "predicted": usage.completion_tokens}
+    for name, seconds in (("prompt", times.prefill), ("predicted", times.decode)):
+        count = counts[name]
+        told |= {
+            f"{name}_n": count, f"{name}_ms": 1000 * seconds,
+            f"{name}_per_token_ms": 1000 * seconds / count if count else None,
+            f"{name}_per_second": count / seconds if seconds else None,
+        }  # fmt: skip
+    return told
+
+
+def _chosen(reply: dict[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+    """llama.cpp's response_fields: the values at these paths ("timings/prompt_n"), each under its path."""
+    chosen = {}
+    for path in paths:
+        value: Any = reply
+        for part in path.split("/"):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is not None:
+            chosen[path] = value
+    return chosen

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import cutaway
-from cutaway.server.api.infill import fill_markers
+from cutaway.formats import parameter_size
 from cutaway.server.api.ollama_request import OllamaEmbed, OllamaName, model_name
 from cutaway.server.api.validation import agreed
 from cutaway.server.generation.respond import JsonReply
@@ -18,7 +18,9 @@ from cutaway.server.models.served_model import Served
 from cutaway.server.route import read_request
 from cutaway.server.state import request_id, service_of
 from cutaway.server.transport.errors import bad_request
+from cutaway.text import fill_markers
 
+PROTOCOL = "0.9.0"  # structured outputs (0.5.0), capabilities in /api/show (0.6.4), thinking (0.9.0)
 FOREVER = "9999-12-31T23:59:59Z"  # a model is unloaded when another needs its memory, not after a time
 
 
@@ -42,8 +44,8 @@ async def running(request: Request) -> Response:
 
 
 async def version(request: Request) -> Response:
-    """Report the version of cutaway."""
-    return JsonReply({"version": cutaway.__version__})
+    """The version of Ollama whose protocol this is, by which clients decide what they ask for; and Cutaway's own."""
+    return JsonReply({"version": PROTOCOL, "cutaway": cutaway.__version__})
 
 
 async def show(request: Request) -> Response:
@@ -62,7 +64,8 @@ async def show(request: Request) -> Response:
             "template": engine.template.source if engine.template is not None else "",
             "modified_at": _time(served), "details": _details(served), "capabilities": can,
             "model_info": {
-                "general.architecture": family, f"{family}.context_length": engine.context,
+                "general.architecture": family, "general.parameter_count": served.makeup.parameters,
+                f"{family}.context_length": engine.context,
                 f"{family}.embedding_length": engine.spec.hidden, f"{family}.block_count": engine.spec.layers,
                 f"{family}.attention.head_count": engine.spec.heads,
                 f"{family}.attention.head_count_kv": engine.spec.kv_heads,
@@ -99,8 +102,9 @@ def _time(served: Served) -> str:
 
 
 def _details(served: Served) -> dict[str, Any]:
-    family = served.engine.spec.family if served.engine is not None else ""
+    family, made = served.makeup.family, served.makeup
     return {
         "parent_model": "", "format": served.format, "family": family, "families": [family] if family else [],
-        "parameter_size": "", "quantization_level": "",
+        "parameter_size": parameter_size(made.parameters) if made.parameters else "",
+        "quantization_level": made.quantization,
     }  # fmt: skip

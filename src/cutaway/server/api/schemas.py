@@ -132,10 +132,13 @@ STATEFUL = ("previous_response_id", "conversation", "prompt", "background")
 class Infill(Choosing):
     """POST /infill"""
 
+    # what editors send: their order of samplers, and limits of a prompt's time and of indentation
+    without_effect: ClassVar[tuple[str, ...]] = ("samplers", "n_indent", "t_max_prompt_ms")
     input_prefix: str
     input_suffix: str
     input_extra: list[dict[str, Any]] | None = None
     prompt: str | None = None
+    response_fields: list[str] | None = None
 
 
 _RESPONSES = (*STATEFUL, "max_tool_calls", "context_management")

@@ -50,10 +50,12 @@ def read_fields(
         raise _wrong(kind, error) from None
     unknown: list[str] = []
     for name, value in (fields.model_extra or {}).items():
+        if name in kind.without_effect:
+            continue
         if name in ONLY:
             if not any(type(value) is type(allowed) and value == allowed for allowed in ONLY[name]):
                 raise bad_request(_not_obeyed(name), name, "parameter_unsupported")
-        elif name not in WITHOUT_EFFECT and name not in kind.without_effect:
+        elif name not in WITHOUT_EFFECT:
             unknown.append(name)
     strict = strict if getattr(fields, "strict", None) is None else bool(getattr(fields, "strict"))  # noqa: B009
     warnings = _of_the_body(body, strict)

@@ -176,12 +176,8 @@ class Roster:
 
     async def _look(self, served: Served) -> None:
         looked = await self._in_thread(lambda: look(served.config, always_hash=self._always_hash))
-        served.found, served.sha256, served.format, served.plan = (
-            looked.found,
-            looked.sha256,
-            looked.format,
-            looked.plan,
-        )
+        served.found, served.sha256, served.format = looked.found, looked.sha256, looked.format
+        served.makeup, served.plan = looked.makeup, looked.plan
         self._tell(
             "model found", model=served.name, path=str(looked.found.path), sha256=looked.sha256, hashed=looked.hashed
         )

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from cutaway.assemble import Engine
 from cutaway.config import Config, ModelConfig
 from cutaway.errors import HashMismatchError
-from cutaway.formats import open_model
+from cutaway.formats import open_model, parameter_count, quantization_level
 from cutaway.model import parse_rope_scaling
 from cutaway.ops.backends import open_backend
 from cutaway.ops.protocol import KVType
@@ -27,12 +27,21 @@ STEP_MS = 50  # a new request waits for the running step and for one more
 CONTEXTS = 4  # default size of the KV cache, in whole contexts
 
 
+@dataclass(frozen=True, slots=True)
+class Makeup:
+    """What a model is made of, from its header. parameters: their number. quantization: "Q4_K_M", "BF16", ..."""
+
+    family: str = ""
+    parameters: int = 0
+    quantization: str = ""
+
+
 @dataclass(slots=True)
 class Served:
     """name: the name that requests use. config: how it is loaded, with every default filled in.
 
-    found, sha256, plan, format: set when it has been inspected. engine: while it is loaded. users: requests that hold
-    it now. Written by the event loop only.
+    found, sha256, plan, format, makeup: set when it has been inspected. engine: while it is loaded. users: requests
+    that hold it now. Written by the event loop only.
     """
 
     name: str
@@ -42,6 +51,7 @@ class Served:
     found: Resolved | None = None
     sha256: str = ""
     format: str = ""
+    makeup: Makeup = Makeup()
     plan: MemoryPlan | None = None
     engine: Engine | None = None
     users: int = 0
@@ -87,6 +97,7 @@ class Looked:
     found: Resolved
     sha256: str
     format: str
+    makeup: Makeup
     plan: MemoryPlan
     hashed: bool
 
@@ -102,7 +113,8 @@ def look(config: ModelConfig, *, always_hash: bool) -> Looked:
         scaling = parse_rope_scaling(config.rope_scaling) if config.rope_scaling else None
         options = LoadOptions(config.context, config.contexts or CONTEXTS, _kv(config.kv_k), _kv(config.kv_v), scaling)
         plan = plan_load(file, options, open_backend(config.backend or "native", threads=config.threads))
-        return Looked(found, sha256, file.format, plan.memory, hashed)
+        makeup = Makeup(plan.spec.family, parameter_count(file), quantization_level(file))
+        return Looked(found, sha256, file.format, makeup, plan.memory, hashed)
 
 
 def _kv(kind: str | None) -> KVType:

@@ -31,6 +31,7 @@ from cutaway.text.tokenizer.vocabulary import (
 from cutaway.text.tokenizer.word_merges import WordMerges
 
 _PREFIX = "tokenizer.ggml."
+_NO_TOKEN = (-1, 0xFFFF_FFFF)  # what converters write for a role without a token
 # Architectures whose control tokens absorb the white space after them, except these (according to Phi-3's
 # tokenizer.json).
 _SWALLOWS_BLANKS = frozenset({"phi3"})
@@ -210,9 +211,12 @@ def _markers(vocabulary: Vocabulary, *, rstrip: bool = False) -> Markers:
 def _special_ids(metadata: Mapping[str, Any], vocabulary: Vocabulary, add_bos: bool) -> SpecialIds:
     def role(name: str) -> int | None:
         id = metadata.get(f"{_PREFIX}{name}_token_id")
-        return None if id is None else vocabulary.check(int(id))
+        return None if id is None or int(id) in _NO_TOKEN else vocabulary.check(int(id))
 
     bos, eos = role("bos"), role("eos")
+    fill = {short: role(f"fim_{short}") for short in ("pre", "suf", "mid", "pad", "rep", "sep")}
+    for short, older in (("pre", "prefix"), ("suf", "suffix"), ("mid", "middle")):
+        fill[short] = fill[short] if fill[short] is not None else role(older)
     return SpecialIds(
         bos=bos,
         eos=eos,
@@ -221,6 +225,7 @@ def _special_ids(metadata: Mapping[str, Any], vocabulary: Vocabulary, add_bos: b
         add_bos=bool(metadata.get(_PREFIX + "add_bos_token", add_bos)),
         add_eos=bool(metadata.get(_PREFIX + "add_eos_token", False)),
         ends=end_ids(vocabulary, (eos, role("eot"), role("eom"))),
+        fill={short: id for short, id in fill.items() if id is not None},
     )
 
 

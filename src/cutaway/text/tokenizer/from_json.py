@@ -239,7 +239,7 @@ def _special_ids(
     if len(before) == 1 and before[0] in vocabulary.ids:
         roles["bos"] = vocabulary.ids[before[0]]  # begins a text; XGLM's is its end token, not its bos_token
     return SpecialIds(
-        **roles,
+        bos=roles["bos"], eos=roles["eos"], unk=roles["unk"], pad=roles["pad"],
         add_bos=bool(before or config.get("add_bos_token")),
         add_eos=bool(after or config.get("add_eos_token")),
         ends=end_ids(vocabulary, (roles["eos"], *ends)),

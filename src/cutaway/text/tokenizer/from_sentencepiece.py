@@ -147,7 +147,7 @@ def _special_ids(
 ) -> SpecialIds:
     ids = {role: vocabulary.ids.get(role_text(config, role) or "", model.roles.get(role)) for role in ROLES}
     return SpecialIds(
-        **ids,
+        bos=ids["bos"], eos=ids["eos"], unk=ids["unk"], pad=ids["pad"],
         add_bos=bool(config.get("add_bos_token", True)),
         add_eos=bool(config.get("add_eos_token", False)),
         ends=end_ids(vocabulary, (ids["eos"], *ends)),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ class SpecialIds(NamedTuple):
 
     Attributes:
         ends: every id that ends a turn or a text.
+        fill: markers of fill-in-the-middle that a file names: "pre", "suf", "mid", "pad", "rep", "sep".
         add_bos, add_eos: whether `encode(add_special=True)` adds them.
     """
 
@@ -53,6 +55,7 @@ class SpecialIds(NamedTuple):
     add_bos: bool = False
     add_eos: bool = False
     ends: frozenset[int] = frozenset()
+    fill: Mapping[str, int] = MappingProxyType({})
 
 
 class Tokenizer:
