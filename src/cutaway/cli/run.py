@@ -15,6 +15,14 @@ from cutaway.cli.input import text_argument
 from cutaway.cli.languages import foreign, known_languages
 from cutaway.cli.loading import open_engine, read_config, sampling_params
 from cutaway.cli.options import LoadOptions, option, takes_options
+from cutaway.cli.reasoned_form import (
+    ReasonedForm,
+    Reasoning,
+    check_markers,
+    reasoned_form,
+    tell_reasoning,
+    with_reasoning,
+)
 from cutaway.cli.report import as_json, finish, seed_line, timings_line
 from cutaway.cli.sampling_options import SamplingOptions
 from cutaway.cli.sliding import Truncation, check_truncation, sliding_stream
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
     from cutaway.assemble import Engine, Prompt
     from cutaway.engine import Result
     from cutaway.sampling import SamplingParams
+    from cutaway.text import ReasoningParser
     from cutaway.trace import JsonlRecorder
 
 
@@ -40,6 +49,7 @@ class OutputOptions:
     )
     timings: Annotated[bool, option("--timings", help="Report on standard error where the time went.")] = False
     truncation: Truncation = "error"
+    reasoning: Reasoning = "auto"
     trace: Annotated[Path | None, option("--trace", help="Write a JSON record per token and step to this file.")] = None
 
 
@@ -62,6 +72,7 @@ def run(
     config = read_config(load)
     # A wrong parameter is reported before anything is downloaded or loaded.
     check_truncation(output.truncation, sampling_params(sampling, config))
+    check_markers(output.reasoning)
     began = time.perf_counter()
     with recorder_for(output.trace) as recorder, open_engine(load, config, recorder) as engine:
         loaded = time.perf_counter() - began
@@ -74,15 +85,18 @@ def run(
         if (known := known_languages(engine)) and (line := foreign(text, *known)):
             say(line)
         request = text if output.raw else chat_messages(text, system)
+        params, form = reasoned_form(engine, params, request, output.reasoning)
         seeded = params if params.seed is not None else params.replace(seed=draw_seed())
         try:
             shown, slides = not output.json and params.n == 1, output.truncation == "slide"
-            result = answer(engine, request, seeded, stream=shown, slides=slides)
+            result = answer(engine, request, seeded, stream=shown, slides=slides, form=form)
         except KeyboardInterrupt:
             say("\n" + seed_line(params, seeded.seed))
             raise
+        result, reasoning = (result, []) if form is None else form.parted(result)
         if output.json:
-            write_json({"model": str(engine.path), "load_seconds": round(loaded, 4), **as_json(result)})
+            told = with_reasoning(as_json(result), reasoning)
+            write_json({"model": str(engine.path), "load_seconds": round(loaded, 4), **told})
         finish(result, params, quiet=output.json, engine=engine)
         if output.timings:
             say(timings_line(result, loaded))
@@ -93,19 +107,34 @@ def chat_messages(text: str, system: str | None) -> list[dict[str, Any]]:
     return [*head, {"role": "user", "content": text}]
 
 
-def answer(engine: Engine, prompt: Prompt, params: SamplingParams, *, stream: bool, slides: bool = False) -> Result:
-    """The result. stream: write its text as it arrives. slides: drop the oldest tokens when the context is full."""
+def answer(
+    engine: Engine, prompt: Prompt, params: SamplingParams, *, stream: bool, slides: bool = False,
+    form: ReasonedForm | None = None,
+) -> Result:  # fmt: skip
+    """The result. stream: write its text as it arrives. slides: drop the oldest tokens when the context is full.
+    form: the reasoning before it is written to standard error."""
+    parser = form.parser() if form is not None else None
     opened, noted = sliding_stream(engine, prompt, params) if slides else (engine.stream(prompt, params), ())
     with opened as pieces:
         last = ""
         for piece in pieces:
-            if stream and piece.text:
-                write(last := piece.text)
+            text = piece.text
+            if stream and parser is not None:
+                text = _apart(parser, text, ends=piece.result is not None)
+            if stream and text:
+                write(last := text)
             if piece.result is not None:
                 if stream and not last.endswith("\n"):
                     write("\n")
                 return replace(piece.result, warnings=(*noted, *piece.result.warnings))
     raise AssertionError("a stream ends with its result")
+
+
+def _apart(parser: ReasoningParser, text: str, *, ends: bool) -> str:
+    """The part that belongs to the answer; the reasoning is written to standard error."""
+    pieces = [parser.push(text), *([parser.finish()] if ends else [])]
+    tell_reasoning("".join(piece.reasoning for piece in pieces) + ("\n" if ends else ""))
+    return "".join(piece.content for piece in pieces)
 
 
 @contextlib.contextmanager
