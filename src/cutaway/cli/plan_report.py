@@ -7,7 +7,7 @@ from typing import Any
 from cutaway.cli.terminal import write_table
 
 UNKNOWN = "unknown"
-_BAR = 24
+_BAR = 16
 
 
 def write(plan: dict[str, Any]) -> None:
