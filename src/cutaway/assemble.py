@@ -34,16 +34,11 @@ from cutaway.model import ModelSpec, RopeScaling, cautions, load_decoder, parse_
 from cutaway.ops.backend import Description, StepLimits
 from cutaway.ops.backends import BACKENDS, open_backend
 from cutaway.ops.protocol import KVType
-from cutaway.planner import (
-    LoadOptions,
-    MemoryPlan,
-    check_kv_types,
-    check_memory,
-    plan_load,
-)
+from cutaway.planner import LoadOptions, MemoryPlan, check_kv_types, check_memory, plan_load
 from cutaway.registry import Manifest, Progress, recommended, resolve
 from cutaway.sampling import SamplingParams, generation_settings, preset
 from cutaway.text import ChatTemplate, Segment, Tokenizer, chat_prompt, load_template, load_tokenizer, tool_format_of
+from cutaway.text.chat.clock import clock
 from cutaway.trace import NULL, Recorder
 
 KEY_KL = {"int8": "0.0037 to 0.0182", "fp8": "0.0078 to 0.0143"}  # docs/numerics.md, values in bf16
@@ -67,6 +62,7 @@ class Options:
     rope_scaling: RopeScaling | None
     step_ms: int
     speculate: str | None = None
+    record_hashes: bool = False
 
     def __post_init__(self) -> None:
         for name, value, last in (
@@ -87,6 +83,9 @@ class Options:
         return LoadOptions(self.context, self.contexts, self.kv_k, self.kv_v, self.rope_scaling)
 
 
+UNSAID = Options(None, None, "native", "bf16", "bf16", 16, 2, None, 200)
+
+
 class Engine:
     """A loaded model and the thread that runs it. Safe to use from several threads; `with` closes it.
 
@@ -94,14 +93,15 @@ class Engine:
         tokenizer, template (None if the model has none), spec: of the model.
         context: tokens of a prompt and its answer together.
         memory: its memory plan in bytes. path, manifest: its source. warnings: about the model and its loading.
-        backend: computes it (None if none was given). watch: observes it while it works.
+        backend: computes it (None if none was given). options: how it was loaded. watch: observes it while it works.
+        date: the time that templates see, in seconds since 1970; None: the clock.
         defaults: the parameters of a request without any (the model's own values if its files have some).
     """
 
     def __init__(
         self, core: EngineCore, file: ModelFile, *, spec: ModelSpec, tokenizer: Tokenizer,
         template: ChatTemplate | None, memory: MemoryPlan, manifest: Manifest | None = None, seed: int | None = None,
-        warnings: Sequence[str] = (), backend: Description | None = None,
+        warnings: Sequence[str] = (), backend: Description | None = None, options: Options = UNSAID,
     ) -> None:
         """Made by `load`. core: not yet started."""
         self.tokenizer, self.template = tokenizer, template
@@ -110,7 +110,8 @@ class Engine:
         self.path = file.path
         self.manifest = manifest
         self.warnings = tuple(warnings)
-        self.backend = backend
+        self.backend, self.options = backend, options
+        self.date: float | None = None
         self.defaults = preset("chat", generation_settings(file.path, file.metadata), recommended(manifest))
         self._core = core.start()
         self.watch = Watch(core)
@@ -123,7 +124,7 @@ class Engine:
         backend: Backend = "native", kv_k: KVType = "bf16", kv_v: KVType = "bf16", max_requests: int = 16,
         contexts: int = 2, rope_scaling: str | RopeScaling | None = None, recorder: Recorder = NULL,
         seed: int | None = None, pull: bool = True, progress: Progress | None = None, step_ms: int = 200,
-        speculate: Literal["ngram"] | None = None,
+        speculate: Literal["ngram"] | None = None, record_hashes: bool = False,
     ) -> Engine:
         """Load a model.
 
@@ -134,11 +135,12 @@ class Engine:
         whole contexts. rope_scaling: like the option `--rope-scaling`, to extend the context. seed: draw the seeds of
         requests without one from this seed, so that a whole run can be reproduced. step_ms: the maximum time of a step
         that completes a prompt; others may take 2.5 times as long. speculate: "ngram": prompt lookup, which gives the
-        same answers faster where they repeat earlier text; see speculation.py. Raises ModelNotFoundError,
-        DownloadError, FormatError, UnsupportedError, MemoryShortError, ParameterError.
+        same answers faster where they repeat earlier text; see speculation.py. record_hashes: keep a hash of each row of
+        logits that gives a token, for replay. Raises ModelNotFoundError, DownloadError, FormatError, UnsupportedError, MemoryShortError, ParameterError.
         """
         scaling = parse_rope_scaling(rope_scaling) if isinstance(rope_scaling, str) else rope_scaling
-        options = Options(context, threads, backend, kv_k, kv_v, max_requests, contexts, scaling, step_ms, speculate)
+        options = Options(context, threads, backend, kv_k, kv_v, max_requests, contexts, scaling, step_ms, speculate,
+                          record_hashes)  # fmt: skip
         found = resolve(name_or_path, pull=pull, progress=progress)
         file = open_model(found.path)
         try:
@@ -165,7 +167,7 @@ class Engine:
         decoder.open_cache(plan.layout)
         core = EngineCore(
             decoder.step_function(), plan.layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
-            speculate=options.speculate is not None,
+            speculate=options.speculate is not None, hashing=options.record_hashes,
             cost=CostModel.for_weights(memory.weight_bytes),
             limits=Limits(max_requests=options.max_requests, max_tokens=limits.tokens, max_rows=limits.rows,
                           step_us=1_000 * options.step_ms, long_us=2_500 * options.step_ms),
@@ -173,7 +175,7 @@ class Engine:
         return cls(
             core, file, spec=spec, tokenizer=tokenizer, template=template, memory=memory, manifest=manifest, seed=seed,
             warnings=[*cautions(spec, tokenizer, context, options.rope_scaling), *notes, *_warnings(options, about)],
-            backend=about,
+            backend=about, options=options,
         )  # fmt: skip
 
     # --- asking -----------------------------------------------------------------------------------------------------
@@ -181,7 +183,8 @@ class Engine:
         """A chat as the model sees it: text and markers. options: see `text.chat_prompt`, which raises the errors."""
         named = self.path.stem if self.manifest is None else self.manifest.name
         format = tool_format_of(self.template, named, self.spec.family)
-        return chat_prompt(self.template, messages, tool_format=format, **options)
+        with clock(self.date):
+            return chat_prompt(self.template, messages, tool_format=format, **options)
 
     def token_ids(self, prompt: Prompt, **template: Any) -> list[int]:
         """A prompt as token ids. template: what `chat_prompt` takes beside messages (tools, variables). Nothing in a

@@ -21,13 +21,14 @@ from cutaway.cli.serve import ServeOptions, _options
 from cutaway.config import LimitsConfig, LoggingConfig, ServerConfig, check_config, parse_config
 from cutaway.engine import TokenChosen
 from cutaway.errors import ConfigError, HashMismatchError
+from cutaway.registry.model_hash import model_hash
 from cutaway.server import create_app
 from cutaway.server.api.content_blocks import Blocks
 from cutaway.server.generation.event_queue import Mailbox, SlowReaderError
 from cutaway.server.generation.output_parser import Reader
 from cutaway.server.launch import open_listener
 from cutaway.server.models.aliases import Names
-from cutaway.server.models.hashes import fingerprint, model_hash
+from cutaway.server.models.hashes import fingerprint
 from cutaway.server.observe.logs import Log
 from cutaway.server.transport.admission import Admission
 from cutaway.server.transport.auth import Keys, read_keys

@@ -73,7 +73,8 @@ def test_its_files_are_this_users_alone(own_folder: Path) -> None:
         Announcement(state(), "secret")
     finally:
         os.umask(old)
-    assert stat.S_IMODE(own_folder.stat().st_mode) == 0o700 and modes(own_folder) == {0o600}
+    assert modes(own_folder.parent) == {0o700} and modes(own_folder) == {0o600}
+    assert stat.S_IMODE(own_folder.parent.stat().st_mode) == 0o700
     assert "secret" not in (own_folder / "127.0.0.1-8000.json").read_text()
     own_folder.chmod(0o755)
     Announcement(state(8001), "secret")

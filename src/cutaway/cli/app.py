@@ -16,6 +16,7 @@ import typer
 
 from cutaway.cli.bench import app as bench_app
 from cutaway.cli.bench_calibrate import calibrate
+from cutaway.cli.branch import branch
 from cutaway.cli.chat import chat
 from cutaway.cli.config import app as config_app
 from cutaway.cli.help import Command, Group
@@ -24,6 +25,8 @@ from cutaway.cli.plan import plan
 from cutaway.cli.presets import presets
 from cutaway.cli.prompt import prompt
 from cutaway.cli.pull import pull
+from cutaway.cli.replay import replay
+from cutaway.cli.requests import requests
 from cutaway.cli.rm import rm
 from cutaway.cli.run import run
 from cutaway.cli.serve import serve
@@ -59,7 +62,7 @@ def options(
     """Options of the program itself. `main` removes --debug before parsing; it is declared here for the help."""
 
 
-for command in (run, chat, serve, pull, models, rm, tokens, prompt, presets, plan, version):
+for command in (run, chat, serve, pull, models, rm, tokens, prompt, requests, replay, branch, presets, plan, version):
     app.command(cls=Command)(command)
 app.add_typer(config_app, name="config")
 bench_app.command(cls=Command)(calibrate)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cutaway.cli.input import typed_line
 from cutaway.cli.languages import foreign, known_languages
-from cutaway.cli.loading import open_engine, read_config, sampling_params
+from cutaway.cli.loading import open_engine, read_config, sampling_params, set_date
 from cutaway.cli.options import LoadOptions, option, takes_options
+from cutaway.cli.own_record import keep
 from cutaway.cli.report import stop_line, timings_line
 from cutaway.cli.sampling_options import SamplingOptions
 from cutaway.cli.sliding import Truncation, check_truncation, sliding_stream
@@ -36,6 +38,7 @@ def chat(
     sampling: SamplingOptions,
     system: Annotated[str | None, option("--system", "-s", help="The system message.")] = None,
     truncation: Truncation = "error",
+    date: Annotated[str | None, option("--date", help="What the template sees as now: 2026-12-01.")] = None,
     timings: Annotated[bool, option("--timings", help="Report after each answer where the time went.")] = False,
 ) -> None:
     """Hold a conversation with a model. Ctrl-C stops the answer, not the program; /help lists the commands."""
@@ -47,6 +50,7 @@ def chat(
     check_truncation(truncation, given)
     with open_engine(load, config) as engine:
         require_template(engine.template)
+        set_date(engine, date, config)
         params = sampling_params(sampling, config, engine.defaults)
         if params.on_repetition is None and params.stop_on_repetition is None:
             params = params.replace(on_repetition="stop")
@@ -126,8 +130,13 @@ class Conversation:
         if self.known is not None and (line := foreign(messages[-1]["content"], *self.known)):
             say(line)
         head = [{"role": "system", "content": self.system}] if self.system is not None else []
+        from cutaway.text.chat.clock import clock
+
         try:
-            result = self._stream([*head, *messages])
+            began = time.time()
+            with clock() as seen:
+                result = self._stream([*head, *messages])
+            keep(self.engine, "chat", self.params, result, began, seen.seen)
             if result.error is not None:
                 raise result.error
         except CutawayError as error:

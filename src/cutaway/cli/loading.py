@@ -52,6 +52,14 @@ def open_engine(options: LoadOptions, config: Config, recorder: Recorder | None 
     return engine
 
 
+def set_date(engine: Engine, date: str | None, config: Config) -> None:
+    """What the engine's template sees as now: the command line's date, or the config's. Raises ParameterError."""
+    from cutaway.text.chat.clock import parse_date
+
+    if (text := date or config.date) is not None:
+        engine.date = parse_date(text)
+
+
 def sampling_params(options: SamplingOptions, config: Config, defaults: SamplingParams | None = None) -> SamplingParams:
     """The parameters of the command line, then of the config, then of a preset.
 

@@ -13,8 +13,9 @@ import typer
 
 from cutaway.cli.input import text_argument
 from cutaway.cli.languages import foreign, known_languages
-from cutaway.cli.loading import open_engine, read_config, sampling_params
+from cutaway.cli.loading import open_engine, read_config, sampling_params, set_date
 from cutaway.cli.options import LoadOptions, option, takes_options
+from cutaway.cli.own_record import keep
 from cutaway.cli.reasoned_form import (
     ReasonedForm,
     Reasoning,
@@ -50,6 +51,7 @@ class OutputOptions:
     timings: Annotated[bool, option("--timings", help="Report on standard error where the time went.")] = False
     truncation: Truncation = "error"
     reasoning: Reasoning = "auto"
+    date: Annotated[str | None, option("--date", help="What the template sees as now: 2026-12-01.")] = None
     trace: Annotated[Path | None, option("--trace", help="Write a JSON record per token and step to this file.")] = None
 
 
@@ -62,6 +64,7 @@ def run(
 ) -> None:
     """Answer one prompt. The answer is streamed to standard output; everything else goes to standard error."""
     from cutaway.sampling import draw_seed
+    from cutaway.text.chat.clock import clock
 
     text = text_argument(prompt, output.encoding)
     if prompt == "-" and not output.raw:
@@ -85,18 +88,23 @@ def run(
         if (known := known_languages(engine)) and (line := foreign(text, *known)):
             say(line)
         request = text if output.raw else chat_messages(text, system)
+        set_date(engine, output.date, config)
         params, form = reasoned_form(engine, params, request, output.reasoning)
         seeded = params if params.seed is not None else params.replace(seed=draw_seed())
+        asked = time.time()
         try:
             shown, slides = not output.json and params.n == 1, output.truncation == "slide"
-            result = answer(engine, request, seeded, stream=shown, slides=slides, form=form)
+            with clock() as seen:
+                result = answer(engine, request, seeded, stream=shown, slides=slides, form=form)
         except KeyboardInterrupt:
             say("\n" + seed_line(params, seeded.seed))
             raise
+        answered = result
         result, reasoning = (result, []) if form is None else form.parted(result)
         if output.json:
             told = with_reasoning(as_json(result), reasoning)
             write_json({"model": str(engine.path), "load_seconds": round(loaded, 4), **told})
+        keep(engine, "run", seeded, answered, asked, seen.seen)
         finish(result, params, quiet=output.json, engine=engine)
         if output.timings:
             say(timings_line(result, loaded))

@@ -53,6 +53,12 @@ class ServeOptions:
         None
     )
     log_format: Annotated[str | None, option("--log-format", help="Log format: console or json. [console]")] = None
+    record: Annotated[str | None, option("--record", help="Also write the record of each request here.")] = None
+    record_level: Annotated[
+        str | None, option("--record-level", help="contents, figures (no token ids) or off. [contents]")
+    ] = None
+    record_hashes: Annotated[bool, option("--record-hashes", help="Record a hash of each token's logits.")] = False
+    date: Annotated[str | None, option("--date", help="What templates see as now, as 2026-12-01. [the clock]")] = None
     log_prompts: Annotated[bool, option("--log-prompts", help="Include prompts and answers in the log.")] = False
 
 
@@ -81,6 +87,7 @@ def _options(config: Config, options: ServeOptions) -> Config:
         "strict": options.strict or None, "verify": "always" if options.verify else None,
     }  # fmt: skip
     logging = {"level": options.log_level, "format": options.log_format, "prompts": options.log_prompts or None}
+    record = {"folder": options.record, "level": options.record_level, "hashes": options.record_hashes or None}
     models = {
         name: getattr(options, name)
         for name in ("context", "contexts", "max_requests", "threads", "kv_k", "kv_v", "speculate")
@@ -90,8 +97,10 @@ def _options(config: Config, options: ServeOptions) -> Config:
         server=replace(config.server, **_given(server)),
         limits=replace(config.limits, **_given({"queue": options.queue})),
         logging=replace(config.logging, **_given(logging)),
+        record=replace(config.record, **_given(record)),
         models=tuple(replace(model, **_given(models)) for model in config.models),
         **_given({name: models[name] for name in ("context", "threads", "kv_k", "kv_v", "speculate")}),
+        **_given({"date": options.date}),
     )
 
 

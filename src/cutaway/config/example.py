@@ -6,6 +6,7 @@ EXAMPLE = """\
 
 # model = "smollm2-135m"          # a name (see: cutaway models --all), a path, hf:... or pypi:...
 # system = "You are brief."       # the system message (run, chat)
+# date = "2026-12-01"             # what chat templates see as now; else the clock
 # threads = 2
 # context = 4096                  # tokens of prompt and answer together
 # kv_k = "bf16"                   # type of cached keys: bf16, f32, int8 or fp8
@@ -55,6 +56,14 @@ EXAMPLE = """\
 # format = "console"              # or json
 # prompts = false                 # true: log prompts and answers
 # token_share = 0.01              # share of the requests whose tokens are logged at level debug
+
+[record]                          # of the last requests, for `cutaway requests` and /x/
+# level = "contents"              # or "figures" (no token ids), or "off"
+# memory = "64 MiB"
+# seconds = 3600.0
+# count = 10000
+# folder = "records"              # each record as a file, too
+# hashes = false                  # true: a hash of each token's logits, for cutaway replay
 
 [telemetry]                       # OpenTelemetry; needs pip install 'cutaway[otel]'
 # endpoint = "http://127.0.0.1:4318"  # a collector (OTLP over HTTP); the default is $OTEL_EXPORTER_OTLP_ENDPOINT

@@ -99,6 +99,7 @@ def check_served(config: Config, name: str) -> None:
     names; otherwise their names come from their files). Raises ConfigError."""
     if config.server.memory is not None:
         parse_bytes(config.server.memory)
+    parse_bytes(config.record.memory, "record.memory")
     names = [model.name for model in config.models if model.name]
     known = bool(names) and len(names) == len(config.models)
     check_names(names, config.aliases or {}, known=known, where=f"{name}: ")

@@ -147,6 +147,25 @@ class LoggingConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordConfig:
+    """What a server keeps of its last requests, for /x/ and `cutaway requests`.
+
+    level: "contents" keeps token ids, which are the text; "figures" keeps none; "off" keeps nothing. memory, seconds,
+    count: bounds of what is kept, in bytes ("64 MB"), by age and in number. folder: takes each record as a file, too,
+    within the same bounds. hashes: keep a hash of the logits of each token, so that a replay can compare them.
+    """
+
+    __pydantic_config__: ClassVar[Mapping[str, Any]] = _STRICT
+
+    level: Literal["contents", "figures", "off"] = "contents"
+    memory: str | int = "64 MiB"
+    seconds: Annotated[float, Gt(0), Le(1e9)] = 3600.0
+    count: Count = 10_000
+    folder: Name | None = None
+    hashes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TelemetryConfig:
     """OpenTelemetry. endpoint: a collector that accepts OTLP over HTTP; None: the environment's
     (OTEL_EXPORTER_OTLP_ENDPOINT), otherwise none. service_name: None: the environment's, otherwise "cutaway"."""
@@ -166,6 +185,7 @@ class Config:
 
     model: str | None = None
     system: str | None = None
+    date: str | None = None
     threads: Count | None = None
     context: Count | None = None
     kv_k: KVTypeName | None = None
@@ -178,23 +198,24 @@ class Config:
     aliases: Mapping[str, str | Mapping[str, Annotated[float, Gt(0)]]] | None = None
     limits: LimitsConfig = LimitsConfig()
     logging: LoggingConfig = LoggingConfig()
+    record: RecordConfig = RecordConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 
 
 SECTIONS: Mapping[str, type] = {
     "": Config, "sampling": SamplingDefaults, "server": ServerConfig, "models": ModelConfig,
-    "limits": LimitsConfig, "logging": LoggingConfig, "telemetry": TelemetryConfig,
+    "limits": LimitsConfig, "logging": LoggingConfig, "record": RecordConfig, "telemetry": TelemetryConfig,
 }  # fmt: skip
 
 _BYTES = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?\s*", re.ASCII)
 
 
-def parse_bytes(said: str | int) -> int:
+def parse_bytes(said: str | int, where: str = "server.memory") -> int:
     """Bytes from "6 GB", "512MiB" or a number. Raises ConfigError."""
     if isinstance(said, int):
         return said
     found = _BYTES.fullmatch(said)
     if found is None:
-        raise ConfigError(f"server.memory is {said!r}; it must be a size such as 6 GB or 512 MiB, or bytes")
+        raise ConfigError(f"{where} is {said!r}; it must be a size such as 6 GB or 512 MiB, or bytes")
     base = 1024 if found[2].endswith("i") else 1000
     return int(float(found[1]) * base ** " kMGT".index(found[2][:1] or " "))

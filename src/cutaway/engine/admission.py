@@ -22,13 +22,15 @@ class Door:
     """Turns a prompt and its parameters into requests, or refuses them with the numbers.
 
     vocab: columns of the model's logits. context: tokens of prompt and answer together. speculate: the default for
-    answers whose parameters do not set it. counts: the counters that the requests update.
+    answers whose parameters do not set it. hashing: keep a hash of each row of logits that gives a token. counts: the
+    counters that the requests update.
     """
 
     tokenizer: Tokenizer
     vocab: int
     context: int
     speculate: bool = False
+    hashing: bool = False
     counts: Counts = field(default_factory=Counts)
     _last: int = 0
 
@@ -60,8 +62,9 @@ class Door:
             detokenizer = self.tokenizer.detokenizer(shown=params.visible_tokens, after=before)
             stops = StopChecker(params, ends, detokenizer, room=room if slide is None else None)
             request = Request(
-                work, params, sampler, stops, choice=choice, seed=seed, events=events, name=name, counts=self.counts
-            )
+                work, params, sampler, stops, choice=choice, seed=seed, events=events, name=name, counts=self.counts,
+                hashing=self.hashing,
+            )  # fmt: skip
             request.warnings.extend(warnings)
             request.shorten = slide
             drafts = params.speculate == "ngram" or (params.speculate is None and self.speculate)

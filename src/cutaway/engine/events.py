@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cutaway.cache import PrefixBreak
+from cutaway.engine.notes import Notes
 from cutaway.errors import CutawayError
 from cutaway.sampling import StopReason
 
@@ -74,7 +75,7 @@ class Finished:
 
     prompt_logprobs: one entry per prompt token, None for the first, if requested. error: the cause if `stop.kind` is
     "error". warnings: deviations from the request. broke: the first token of the prompt that was not found in pages
-    when it began, and the reason.
+    when it began, and the reason. notes: times, chunks and pages, for records.
     """
 
     request: int
@@ -88,6 +89,7 @@ class Finished:
     warnings: tuple[str, ...] = ()
     error: CutawayError | None = None
     broke: PrefixBreak | None = None
+    notes: Notes | None = field(default=None, repr=False, compare=False)
 
 
 Event = TokenChosen | Finished

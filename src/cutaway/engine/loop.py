@@ -56,7 +56,7 @@ class EngineCore:
     def __init__(
         self, step_function: StepFunction, layout: KVLayout, tokenizer: Tokenizer, *,
         vocab: int, context: int, limits: Limits | None = None, cost: CostModel | None = None,
-        recorder: Recorder = NULL, sharing: bool = True, speculate: bool = False,
+        recorder: Recorder = NULL, sharing: bool = True, speculate: bool = False, hashing: bool = False,
     ) -> None:
         groups = [GroupSize(group.window, group.pages) for group in layout.groups]
         self.pages = PageTables(groups, layout.page_size, sharing=sharing)
@@ -69,9 +69,8 @@ class EngineCore:
         self.preemptions = self.drafted = self.accepted = 0
         self._step_function = step_function
         self._tokenizer = tokenizer
-        self._door = Door(tokenizer, vocab, self.context, speculate)
-        self.counts = self._door.counts
-        self._recorder = with_wants(recorder)
+        self._door = Door(tokenizer, vocab, self.context, speculate, hashing)
+        self.counts, self._recorder = self._door.counts, with_wants(recorder)
         self._requests: dict[int, Request] = {}
         self.observe_step: Callable[[Plan, Laps], None] | None = None  # while it is watched: see watch.py
         self._inbox: SimpleQueue[Message] = SimpleQueue()
@@ -269,6 +268,7 @@ class EngineCore:
     def _finish(self, request: Request, stop: StopReason, error: CutawayError | None = None) -> None:
         """End a request: give its pages back, then send its last event. Has no effect on a request that has ended."""
         if self._requests.pop(request.id, None) is not None:
+            request.notes.pages = sum(self.pages.held(request.id)) if request.id in self.pages else 0
             self.scheduler.remove(request.work)
             request.finish(stop, error)
 

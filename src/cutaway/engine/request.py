@@ -12,6 +12,7 @@ from cutaway.cache import PrefixBreak
 from cutaway.engine.cost import CostModel, pairs
 from cutaway.engine.counts import Counts
 from cutaway.engine.events import Event, Finished, Timings, TokenChosen, TokenLogprob, Usage
+from cutaway.engine.notes import Notes
 from cutaway.engine.sliding_context import Shorten, room_for_more
 from cutaway.engine.speculation import Speculator
 from cutaway.engine.step_plan import Chunk, Work
@@ -44,6 +45,7 @@ class Request:
     def __init__(
         self, work: Work, params: SamplingParams, sampler: Sampler, stops: StopChecker, *,
         choice: int, seed: int, events: Sink, name: str | None = None, counts: Counts | None = None,
+        hashing: bool = False,
     ) -> None:
         self.work = work
         self.name = str(work.id) if name is None else name  # its name in records
@@ -65,6 +67,7 @@ class Request:
         self._broke: PrefixBreak | None = None
         self._preemptions = 0
         self.submitted = monotonic()
+        self.notes = Notes(self.submitted, hashing=hashing)
         self._started: float | None = None
         self._first: float | None = None
 
@@ -103,7 +106,8 @@ class Request:
         assert self.shorten is not None
         answer = self.outputs
         prompt, what = self.shorten(max(0, context - answer - room_for_more(context)))
-        shorter = len(prompt) < self.work.prompt
+        if shorter := len(prompt) < self.work.prompt:
+            self.notes.slides.append((answer, tuple(prompt)))
         end = f"{what} in all" if shorter else "no more of the prompt can be dropped, so the answer ended"
         self.warnings.append(
             f"truncation: after {answer} tokens of the answer the context of {context} was full; {end}"
@@ -137,6 +141,7 @@ class Request:
         rows: the last chunk.rows rows, float32 [vocab] each. drawn: the token of the last row, if it `draws` and was
         drawn before. Raises EngineError if a row is not finite, and the errors of stages.
         """
+        self.notes.computed(chunk)
         tokens, first = self.work.tokens, chunk.start + chunk.count - chunk.rows
         silent = len(tokens) - 1 - first  # rows of the prompt
         if silent:
@@ -148,6 +153,7 @@ class Request:
         drafts = self.work.drafts[: chunk.drafted]
         for at, row in enumerate(rows[silent:]):
             choice = self.sampler.choose(row, recorder, drawn)
+            self.notes.row(row)
             text, stop = self.stops.push(choice.token)
             yield Chosen(choice, text, stop)
             if stop is not None or drafts[at : at + 1] != [choice.token]:
@@ -165,6 +171,7 @@ class Request:
             self._counts.prompt += self.work.prompt
         self._counts.generated += 1
         choice = chosen.choice
+        self.notes.token(choice, processed=self.params.logprobs_mode == "processed")
         self.work.tokens.append(choice.token)
         logprob = None
         if self.params.logprobs is not None and choice.logprob is not None and choice.rank is not None:
@@ -185,8 +192,11 @@ class Request:
             self.warnings.append(f"{self.stops.loop} ({AGAINST_LOOPS})")
         warnings, times = tuple(self.warnings), self._timings()
         self.events.put(
-            Finished(self.id, self.choice, text, stop, usage, times, self.seed, logprobs, warnings, error, self._broke)
-        )
+            Finished(
+                self.id, self.choice, text, stop, usage, times, self.seed, logprobs, warnings, error, self._broke,
+                self.notes,
+            )
+        )  # fmt: skip
 
     def _timings(self) -> Timings:
         begin, end = self.submitted, monotonic()
@@ -221,6 +231,12 @@ class Stream:
         """End all choices at the next step boundary. Each still has its `Finished`, of kind "cancelled"."""
         for request in self.requests:
             self._cancel(request)
+
+    def only(self, choice: int) -> None:
+        """Cancel all choices but this one."""
+        for request in self.requests:
+            if request.choice != choice:
+                self._cancel(request)
 
     def __iter__(self) -> Iterator[Event]:
         while self._open:

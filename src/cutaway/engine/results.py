@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 from cutaway.cache import PrefixBreak
 from cutaway.engine.events import Event, Finished, Timings, TokenChosen, TokenLogprob, Usage
+from cutaway.engine.notes import Notes
 from cutaway.engine.request import Stream
 from cutaway.errors import CutawayError
 from cutaway.sampling import StopReason
@@ -18,7 +19,7 @@ from cutaway.sampling import StopReason
 class Answer:
     """One choice. token_ids: all chosen tokens, including the one that ended it. text: without the stop.
 
-    logprobs: one per token if requested. error: the cause if `stop.kind` is "error".
+    logprobs: one per token if requested. error: the cause if `stop.kind` is "error". notes: for records.
     """
 
     text: str
@@ -27,6 +28,7 @@ class Answer:
     logprobs: tuple[TokenLogprob, ...] | None
     timings: Timings
     error: CutawayError | None = None
+    notes: Notes | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ def _answer(tokens: Sequence[TokenChosen], end: Finished) -> Answer:
         logprobs=logprobs if len(logprobs) == len(tokens) and tokens else None,
         timings=end.timings,
         error=end.error,
+        notes=end.notes,
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cutaway.sampling.params import PARAMETERS, STAGES, LogprobsMode, SamplingParams
     from cutaway.sampling.presets import PRESETS, Preset, generation_settings, own_options, preset
     from cutaway.sampling.randomness import draw_seed
+    from cutaway.sampling.row_hash import hash_row
     from cutaway.sampling.sampler import Choice, Sampler, draw_together
     from cutaway.sampling.stages.custom_stage import Stage
     from cutaway.sampling.stop import StopChecker, StopKind, StopReason
@@ -40,6 +41,7 @@ __all__ = [
     "draw_seed",
     "draw_together",
     "generation_settings",
+    "hash_row",
     "own_options",
     "preset",
     "token_logprobs",
@@ -49,6 +51,7 @@ __all__ = [
 _MODULES = {
     "constraints.compile": ("Constraint", "compile_constraint"),
     "constraints.tool_calls": ("ToolConstraint", "tool_constraint"),
+    "row_hash": ("hash_row",),
     "logprobs": ("TokenLogprobs", "token_logprobs"),
     "stages.custom_stage": ("Stage",),
     "params": ("PARAMETERS", "STAGES", "LogprobsMode", "SamplingParams"),

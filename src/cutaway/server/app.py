@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import TextIO
 
 from fastapi import FastAPI
@@ -15,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 import cutaway
-from cutaway.config import Config
+from cutaway.config import Config, RecordConfig, parse_bytes
 from cutaway.errors import ConfigError
 from cutaway.server.generation.respond import resumable
 from cutaway.server.middleware import Gate, error_reply
@@ -33,6 +34,7 @@ from cutaway.server.transport.errors import ApiError
 from cutaway.server.transport.hosts import Hosts, inspects
 from cutaway.server.transport.replay import Tapes
 from cutaway.trace import NULL, Recorder
+from cutaway.xray.flight_recorder import Bounds, FlightRecorder
 
 
 def create_app(
@@ -84,8 +86,21 @@ def make_service(config: Config, log_stream: TextIO | None = None, recorder: Rec
     metrics = Metrics(roster, admission, log)
     return Service(
         config, roster, admission, read_keys(config.server), metrics, log, Tapes(config.server.resume),
-        _telemetry(config, log),
+        _telemetry(config, log), _flights(config.record, log),
     )  # fmt: skip
+
+
+def _flights(config: RecordConfig, log: Log) -> FlightRecorder:
+    """Raises ConfigError where its folder cannot be used."""
+    bounds = Bounds(parse_bytes(config.memory, "record.memory"), config.seconds, config.count)
+    level = None if config.level == "off" else config.level
+    folder = Path(config.folder).expanduser() if config.folder is not None and level is not None else None
+    try:
+        return FlightRecorder(
+            level, bounds, folder, failed=lambda why: log.warning("records are not written to disk", reason=why)
+        )
+    except OSError as error:
+        raise ConfigError(f"record.folder {folder} cannot be used: {error.strerror or error}") from None
 
 
 def _telemetry(config: Config, log: Log) -> Telemetry | None:
@@ -114,6 +129,7 @@ def _lifespan(service: Service, failed: Callable[[], None] | None) -> Lifespan:
         await asyncio.gather(loading, return_exceptions=True)
         await service.tapes.close()
         await service.roster.close()
+        await asyncio.to_thread(service.flights.close)
         if service.telemetry is not None:
             await asyncio.to_thread(service.telemetry.close)
         service.threads.shutdown()

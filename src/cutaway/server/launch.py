@@ -18,6 +18,7 @@ import cutaway
 from cutaway.config import Config, ServerConfig
 from cutaway.errors import ConfigError, CutawayError
 from cutaway.server.app import create_app
+from cutaway.server.inspect.requests import kept_json
 from cutaway.server.state import Service
 from cutaway.server.transport.connection import Connection
 from cutaway.server.transport.hosts import is_loopback
@@ -35,6 +36,11 @@ def serve(config: Config, *, log_stream: TextIO | None = None) -> None:
         service = server.service
         host, port = listener.getsockname()[:2]
         service.log.info("listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        kept = kept_json(service.flights)
+        kept["keeps"] = kept.pop("level")  # a line has a level of its own
+        if (folder := config.record.folder) is not None:
+            kept["folder"] = folder
+        service.log.info("records of the last requests", **kept)
         if not is_loopback(config.server.host) and not service.keys:
             service.log.warning(
                 "open to everybody who reaches this address: no API keys are set", host=config.server.host

@@ -20,6 +20,7 @@ from cutaway.server.transport.admission import Admission
 from cutaway.server.transport.auth import AdminToken, Keys
 from cutaway.server.transport.body import Body, read_json
 from cutaway.server.transport.replay import Tapes
+from cutaway.xray.flight_recorder import FlightRecorder
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class Service:
     log: Log
     tapes: Tapes
     telemetry: Telemetry | None = None
+    flights: FlightRecorder = field(default_factory=lambda: FlightRecorder(None))
     admin: AdminToken = field(default_factory=AdminToken)
     began: float = field(default_factory=time)
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "cutaway-prepare"))

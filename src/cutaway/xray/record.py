@@ -23,12 +23,13 @@ Level = Literal["figures", "contents"]
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What computed the answer. Everything but `threads` and `build` can change its bits.
+    """What computed the answer. Everything but `threads`, `build` and the names can change its bits.
 
     model: the name it was served under; sha256: of its files ("" where unknown); adapter: None, there is none yet.
     build: version and a hash of the compiled extension. instruction_set: of the kernels. template: SHA-256 of the chat
     template, None if the model has none. kv_k, kv_v: types of stored keys and values. context: tokens that prompt and
     answer may have together. rope_scaling: as the option says it, None: the model's own. threads: how many computed.
+    source: what the model was loaded from, as `--model` takes it.
     """
 
     model: str
@@ -43,6 +44,7 @@ class System:
     rope_scaling: str | None = None
     adapter: str | None = None
     threads: int | None = None
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

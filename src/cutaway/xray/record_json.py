@@ -120,6 +120,7 @@ def _system(fields: Fields) -> System:
         rope_scaling=fields.optional(fields.text, "rope_scaling", 200),
         adapter=fields.optional(fields.text, "adapter", 200),
         threads=fields.optional(fields.integer, "threads", 1, 100_000),
+        source=fields.optional(fields.text, "source", 5000),
     )
 
 

@@ -84,6 +84,7 @@ class Announcement:
     """The files of a server that runs. Closed with how it ended. Raises ConfigError, OSError."""
 
     def __init__(self, state: ServerState, token: str) -> None:
+        private_folder(state_folder())
         self._folder = private_folder(servers_folder())
         self._state = replace(state, last_end=_last_end(self._folder / f"{state.stem}.json"))
         write_private(self._folder / f"{state.stem}.token", token)
@@ -116,13 +117,19 @@ def servers_folder() -> Path:
     return state_folder() / "servers"
 
 
-def private_folder(path: Path) -> Path:
-    """A folder that is this user's alone, made if it is not there. Raises ConfigError where it is somebody else's or a
-    link, and OSError."""
+def private_folder(path: Path, *, ours: bool = True) -> Path:
+    """A folder that is this user's alone, made if it is not there.
+
+    ours: cutaway's own, so that its mode may be changed; another one must have it. Raises ConfigError where it is
+    somebody else's, a link or open to others, and OSError.
+    """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise ConfigError(f"{path} is not a folder of this user", code="folder_unsafe")
+    if found.st_mode & 0o077 and not ours:
+        hint = "choose a folder that does not exist yet, or chmod 700"
+        raise ConfigError(f"others can look into {path}", hint=hint, code="folder_unsafe")
     if found.st_mode & 0o077:
         path.chmod(0o700)
     return path

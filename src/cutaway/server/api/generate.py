@@ -59,7 +59,8 @@ async def generate(
         ready = await service.in_thread(asked.input.prepare, served, engine, params)
         visit.warnings += [*warnings, *asked.warnings, *said, *ready.warnings]
         run = Run(
-            visit, ready.prompts, ready.params, reader=ready.reader, key=chosen.cache_salt, shorten=ready.shorten
+            visit, ready.prompts, ready.params, reader=ready.reader, key=chosen.cache_salt, shorten=ready.shorten,
+            clock=ready.clock,
         )
         return await answer(request, run, teller(run, fields), stream=bool(fields.stream))
 

@@ -18,6 +18,7 @@ from cutaway.server.generation.tools_or_text import FormOrCalls
 from cutaway.server.models.served_model import Served
 from cutaway.server.transport.errors import bad_request
 from cutaway.text import Segment
+from cutaway.text.chat.clock import Clock, showing
 from cutaway.text.chat.reasoning import ReasoningParser, continued_reasoning, opens_reasoning
 from cutaway.text.tools.begun_call import begun_call
 from cutaway.text.tools.formats import control_markers, tool_format
@@ -80,12 +81,15 @@ def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: Sampling
             params, opening = params.replace(grammar=None), None
             warnings.append("the call that the last message has begun is continued without its schema")
 
+    clock = Clock()
+
     def segments(chat: Sequence[Mapping[str, Any]]) -> list[Segment]:
-        return engine.chat_prompt(
-            chat, tools=dialogue.tools if dialogue.calls else None,
-            documents=dialogue.documents, add_generation_prompt=dialogue.add_generation_prompt,
-            continue_final_message=dialogue.continue_final_message, **dialogue.variables,
-        )  # fmt: skip
+        with showing(clock):  # also of a prompt that is made shorter later
+            return engine.chat_prompt(
+                chat, tools=dialogue.tools if dialogue.calls else None,
+                documents=dialogue.documents, add_generation_prompt=dialogue.add_generation_prompt,
+                continue_final_message=dialogue.continue_final_message, **dialogue.variables,
+            )  # fmt: skip
 
     def render(chat: Sequence[Mapping[str, Any]]) -> tuple[list[int], str]:
         parts = heard(warnings, segments, chat)
@@ -102,7 +106,7 @@ def prepare(served: Served, engine: Engine, dialogue: Dialogue, params: Sampling
     params = _reasoned(served, engine, dialogue, params, fit.end, warnings)
     reader = _reader(served, dialogue, params, opening, begun)
     said = tuple(dict.fromkeys([*dialogue.warnings, *warnings, *fit.warnings]))
-    return Prepared([fit.tokens], params, reader, said, (fit.shorten,))
+    return Prepared([fit.tokens], params, reader, said, (fit.shorten,), clock.seen)
 
 
 def _format(served: Served) -> str:

@@ -16,6 +16,7 @@ from cutaway.sampling.constraints.compile import compile_constraint
 from cutaway.server.generation.event_queue import Mailbox
 from cutaway.server.generation.output_parser import Reader, Told
 from cutaway.server.models.visit import Visit
+from cutaway.server.observe.flight import Flight
 from cutaway.server.observe.request_report import RequestReport, timings_json
 from cutaway.server.transport.errors import ApiError
 
@@ -63,6 +64,7 @@ class Run:
         reader: Callable[[], Reader] = Reader,
         key: str | None = None,
         shorten: Sequence[Shorten | None] = (),
+        clock: float | None = None,
     ) -> None:
         self.visit = visit
         self.prompts = prompts
@@ -75,6 +77,7 @@ class Run:
         self._streams: list[Stream] = []
         self.reasoning_tokens = 0
         self._closed = False
+        self._flight = Flight(visit, prompts, params, clock)
         self.report = RequestReport(visit, prompts, params, self.results)
 
     @property
@@ -100,7 +103,7 @@ class Run:
         engine = self.visit.lease.engine
         try:
             for number, tokens in enumerate(self.prompts):
-                slot = self._mailbox.slot(number)
+                slot = self._flight.sink(number, self._mailbox.slot(number))
                 shorten = self._shorten[number] if self._shorten else None
                 stream = engine.submit(
                     tokens, self.params, sink=slot, key=self._key, name=self._name(number), shorten=shorten
@@ -185,4 +188,5 @@ class Run:
         try:
             self.report.close(error, status)
         finally:
+            self._flight.close(status, error)
             self.visit.close()

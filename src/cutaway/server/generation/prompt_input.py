@@ -18,6 +18,7 @@ class Prepared:
     """A prepared input. prompts: token ids. reader: makes the output parser of an answer.
 
     shorten: one function for each prompt whose answer continues when the context is full; empty: such answers end.
+    clock: the time that a template saw, in seconds since 1970; None: it read none.
     """
 
     prompts: Sequence[list[int]]
@@ -25,6 +26,7 @@ class Prepared:
     reader: Callable[[], Reader] = Reader
     warnings: tuple[str, ...] = ()
     shorten: Sequence[Shorten | None] = ()
+    clock: float | None = None
 
 
 class Input(Protocol):

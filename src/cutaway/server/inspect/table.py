@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from cutaway.server.inspect import server
+from cutaway.server.inspect import requests, server
 from cutaway.server.route import Route
 
 INSPECT_ROUTES = (
     Route("GET", "/x/access", server.show_access),
     Route("GET", "/x/server", server.show_server),
+    Route("GET", "/x/requests", requests.list_requests),
+    Route("GET", "/x/requests/{id}", requests.show_request),
 )

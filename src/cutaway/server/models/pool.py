@@ -22,6 +22,7 @@ from cutaway.registry import resolve
 from cutaway.server.models.aliases import Names, check_pin
 from cutaway.server.models.served_model import Served, describe, look, open_engine, with_defaults
 from cutaway.server.transport.errors import ApiError
+from cutaway.text.chat.clock import parse_date
 from cutaway.trace import NULL, Recorder
 
 Tell = Callable[..., None]
@@ -240,6 +241,8 @@ def served_models(config: Config, recorder: Recorder = NULL) -> tuple[list[Serve
         name = model.name or _own_name(model)
         at_start = (model.load or ("start" if number == 0 else "use")) == "start"
         models.append(Served(name, with_defaults(model, config), at_start, recorder=recorder))
+        models[-1].record_hashes = config.record.hashes
+        models[-1].date = None if config.date is None else parse_date(config.date)
     aliases: Mapping[str, Any] = config.aliases or {}
     return models, Names([served.name for served in models], aliases)
 

@@ -17,10 +17,13 @@ from cutaway.ops.backends import open_backend
 from cutaway.ops.protocol import KVType
 from cutaway.planner import LoadOptions, MemoryPlan, plan_load
 from cutaway.registry import Resolved, resolve
-from cutaway.server.models.hashes import fingerprint, instruction_set, model_hash
+from cutaway.registry.model_hash import model_hash
+from cutaway.server.models.hashes import fingerprint, instruction_set
 from cutaway.text import tool_format_of
 from cutaway.text.chat.reasoning import ReasoningFormat, detect_reasoning
 from cutaway.trace import NULL, Recorder
+from cutaway.xray.record import System
+from cutaway.xray.system import system_of
 
 State = Literal["unloaded", "loading", "ready", "unloading", "failed"]
 STEP_MS = 50  # a new request waits for the running step and for one more
@@ -62,6 +65,9 @@ class Served:
     tool_format: str | None = None
     reasoning: ReasoningFormat | None = None
     recorder: Recorder = NULL
+    record_hashes: bool = False
+    date: float | None = None
+    system: System | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -131,8 +137,10 @@ def open_engine(served: Served) -> Engine:
     }
     options = {name: value for name, value in said.items() if value is not None}
     options |= {"context": plan.context, "step_ms": STEP_MS, "recorder": served.recorder}
+    options["record_hashes"] = served.record_hashes
     engine = Engine.load(source(served), pull=False, **options)
     engine.tokenizer.prepare()
+    engine.date = served.date
     return engine
 
 
@@ -153,3 +161,4 @@ def describe(served: Served, engine: Engine) -> None:
     named = engine.manifest.name if engine.manifest is not None else engine.path.stem
     served.tool_format = tool_format_of(engine.template, named, engine.spec.family)
     served.reasoning = detect_reasoning(template) if template else None
+    served.system = system_of(engine, served.name, served.sha256, served.config.model)

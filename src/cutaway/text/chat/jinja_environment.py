@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from typing import Any
 
 import jinja2
@@ -15,6 +14,8 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.filters import do_join
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from cutaway.text.chat.clock import now
 
 
 class RefusedError(jinja2.TemplateError):
@@ -91,4 +92,4 @@ def _refuse(message: str) -> None:
 
 
 def _strftime_now(format: str) -> str:
-    return datetime.now().astimezone().strftime(format)
+    return now().strftime(format)
