@@ -32,13 +32,11 @@ def test_it_is_its_definition(length: int) -> None:
 
 def test_one_bit_anywhere_is_seen() -> None:
     row = np.random.default_rng(1).standard_normal(97).astype(np.float32)
-    found = {hash_row(row)}
     for at in range(97):
         for bit in range(32):
             other = row.copy()
             other.view(np.uint32)[at] ^= np.uint32(1 << bit)
-            found.add(hash_row(other))
-    assert len(found) == 1 + 97 * 32
+            assert hash_row(other) != hash_row(row)
 
 
 def test_lengths_orders_and_signs_differ() -> None:

@@ -79,7 +79,7 @@ def alone(records: list[RequestRecord]) -> Iterator[Engine]:
 
 def test_what_was_made_among_many_is_replayed_alone(records: list[RequestRecord], alone: Engine) -> None:
     assert sum(record.figures.preemptions for record in records) > 0, "no pages were taken from anybody"
-    assert sum(record.figures.cached for record in records) > 0 and any(r.figures.accepted for r in records)
+    assert sum(record.figures.cached for record in records) > 0
     assert {record.choice for record in records} == {0, 1}
     for record in records:
         done = replay(alone, record)

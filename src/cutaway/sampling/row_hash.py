@@ -2,7 +2,8 @@
 
 The row's bits, as 64-bit words, each times an odd weight of its own, summed modulo 2^64: the order of the sum does not
 matter, so it is the same on every machine and with every NumPy. An odd weight is a bijection of its word, so that rows
-that differ in one entry never have the same hash.
+that differ in one entry never have the same hash. The upper bits of a word reach few bits of the sum: rows that differ
+in the signs of several entries only may have the same one.
 """
 
 from __future__ import annotations

@@ -62,6 +62,9 @@ def now() -> datetime:
 def parse_date(text: str) -> float:
     """Seconds since 1970 of an ISO 8601 date or moment; local time unless it names a zone. Raises ParameterError."""
     try:
-        return datetime.fromisoformat(text.strip()).timestamp()
+        found = datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise ParameterError(f"date is {text!r}; it must be like 2026-12-01 or 2026-12-01T09:30") from None
+        found = -1.0
+    if found < 0:
+        raise ParameterError(f"date is {text!r}; it must be like 2026-12-01 or 2026-12-01T09:30, from 1970 on")
+    return found
