@@ -17,7 +17,7 @@ _QUICK = 2**28
 
 
 def _hashes_quickly(engine: Engine) -> bool:
-    """Whether the model's hash is known, or of a file so small that nobody waits for it."""
+    """Whether the model's hash is known, or its file is so small that computing it takes no noticeable time."""
     return engine.manifest is not None or (engine.path.is_file() and engine.path.stat().st_size <= _QUICK)
 
 
@@ -26,7 +26,7 @@ def keep(
 ) -> None:
     """Record the answers. One that cannot be is no failure of the command: a warning says so.
 
-    began: when it was asked, in seconds since 1970; clock: the moment that the template saw as now.
+    began: when the answer was requested, in seconds since 1970; clock: the time that the template saw.
     """
     from secrets import token_hex
 

@@ -1,4 +1,4 @@
-"""What of an answer only the engine's thread knows and nobody can compute again: times, chunks, pages.
+"""What only the engine's thread knows of an answer and what cannot be computed again: times, chunks, pages.
 
 Taken of every answer, so it is small: some twelve bytes a token, and half a microsecond.
 """

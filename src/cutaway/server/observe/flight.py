@@ -62,7 +62,7 @@ class Flight:
 
 
 class _Watching:
-    """A sink that tells a flight of ends."""
+    """A sink that reports the ends of answers to a flight."""
 
     __slots__ = ("_flight", "_further", "_number")
 

@@ -15,7 +15,7 @@ from cutaway.errors import ParameterError
 @dataclass(slots=True)
 class Clock:
     """fixed: the moment that it shows, in seconds since 1970; None: the present. seen: the moment that was read, which
-    does not move afterwards; None: nobody has looked."""
+    does not move afterwards; None: no template has read it."""
 
     fixed: float | None = None
     seen: float | None = None
@@ -32,7 +32,7 @@ _CURRENT: ContextVar[Clock | None] = ContextVar("cutaway.clock", default=None)
 @contextmanager
 def clock(fixed: float | None = None) -> Iterator[Clock]:
     """What templates that are rendered in this block, and in this thread, see as now: the clock of a block around it,
-    if there is one, which then shows the fixed moment if it has none of its own and nobody has looked."""
+    if there is one, which then shows the fixed moment if it has none of its own and was not read yet."""
     outer = _CURRENT.get()
     if outer is None:
         with showing(Clock(fixed)) as made:
