@@ -135,9 +135,8 @@ class Engine:
         whole contexts. rope_scaling: like the option `--rope-scaling`, to extend the context. seed: draw the seeds of
         requests without one from this seed, so that a whole run can be reproduced. step_ms: the maximum time of a step
         that completes a prompt; others may take 2.5 times as long. speculate: "ngram": prompt lookup, which gives the
-        same answers faster where they repeat earlier text; see speculation.py. record_hashes: note a hash of each
-        row of logits that gives a token. Raises ModelNotFoundError, DownloadError, FormatError, UnsupportedError,
-        MemoryShortError, ParameterError.
+        same answers faster where they repeat earlier text; see speculation.py. record_hashes: hash the rows of logits.
+        Raises ModelNotFoundError, DownloadError, FormatError, UnsupportedError, MemoryShortError, ParameterError.
         """
         scaling = parse_rope_scaling(rope_scaling) if isinstance(rope_scaling, str) else rope_scaling
         options = Options(context, threads, backend, kv_k, kv_v, max_requests, contexts, scaling, step_ms, speculate,
