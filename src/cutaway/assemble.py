@@ -179,7 +179,7 @@ class Engine:
         )  # fmt: skip
 
     # --- asking -----------------------------------------------------------------------------------------------------
-    def chat_prompt(self, messages: Sequence[Message], **options: Any) -> list[Segment]:
+    def chat_prompt(self, messages: Sequence[Message], /, **options: Any) -> list[Segment]:
         """A chat as the model sees it: text and markers. options: see `text.chat_prompt`, which raises the errors."""
         named = self.path.stem if self.manifest is None else self.manifest.name
         format = tool_format_of(self.template, named, self.spec.family)

@@ -162,3 +162,9 @@ def test_what_is_done_about_a_loop(smol: Running, policy: str, kind: str) -> Non
     entry = [entry for entry in smol.log() if entry["event"] == "request"][-1]
     assert entry["finish"] == kind
     assert ("goes round in circles" in str(reply.get("warnings"))) == (policy != "stop")
+
+
+@pytest.mark.parametrize("name", ["guarding", "template", "source", "strftime_now", "options"])
+def test_no_name_of_a_template_variable_is_a_fault_of_the_server(smol: Running, name: str) -> None:
+    reply = smol.ok("/apply-template", messages=HELLO, chat_template_kwargs={name: "x"})
+    assert reply["prompt"].endswith("<|im_start|>assistant\n")

@@ -8,6 +8,7 @@ import pytest
 
 from cutaway.errors import ParameterError, TemplateError
 from cutaway.text import ChatTemplate, TextLossWarning, chat_prompt, shows_tools, tool_format_of, traced_prompt
+from cutaway.text.chat_prompt import RESERVED
 
 Make = Callable[..., ChatTemplate]
 PLAIN = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
@@ -57,3 +58,19 @@ def test_the_traced_prompt_is_the_same_prompt(template: Make) -> None:
     assert segments == expected and added.startswith("You can call functions.") and added in text
     assert [text[o.start : o.end] for o in origins if o.source == "messages[1].content"] == ["Hi"]
     assert traced_prompt(template(PLAIN), chat)[1] == ""
+
+
+@pytest.mark.parametrize("name", ["guarding", "template", "source", "bit", "options", "clock", "strftime_now", "guard"])
+def test_a_variable_may_have_the_name_of_a_parameter_of_ours(template: Make, name: str) -> None:
+    made = template(PLAIN + "{{ " + name + " }}")
+    chat = [{"role": "user", "content": "Hi"}]
+    assert chat_prompt(made, chat, **{name: "given"})[-1].text.endswith("given")
+    assert traced_prompt(made, chat, **{name: "given"})[0].origins[-1].source == name
+
+
+@pytest.mark.parametrize("name", ["messages", "self"])
+def test_names_that_a_variable_cannot_have(template: Make, name: str) -> None:
+    assert name in RESERVED
+    for made in (chat_prompt, traced_prompt):
+        with pytest.raises(ParameterError, match=f"cannot be called {name}"):
+            made(template(PLAIN), [{"role": "user", "content": "Hi"}], **{name: "given"})

@@ -13,11 +13,15 @@ from cutaway.text.lost_text import warn_of_loss
 from cutaway.text.tokenizer.tokenizer import Segment
 from cutaway.text.tools.formats import detect_tool_format, renders_tools, tool_instructions
 
+RESERVED = frozenset(
+    {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "tool_format", "self"}
+)
+"""What a variable of a template cannot be called: a request gives it elsewhere, or Jinja has its own."""
 TOOLS_DESCRIBED = "this model's template does not show tools; they are described in the system message"
 
 
 def chat_prompt(
-    template: ChatTemplate | None, messages: Sequence[Mapping[str, Any]], *,
+    template: ChatTemplate | None, messages: Sequence[Mapping[str, Any]], /, *,
     tools: Sequence[Mapping[str, Any]] | None = None, tool_format: str | None = None, **options: Any,
 ) -> list[Segment]:  # fmt: skip
     """The chat as text and markers (see `ChatTemplate.render`, which takes the options).
@@ -33,7 +37,7 @@ def chat_prompt(
 
 
 def traced_prompt(
-    template: ChatTemplate | None, messages: Sequence[Mapping[str, Any]], *,
+    template: ChatTemplate | None, messages: Sequence[Mapping[str, Any]], /, *,
     tools: Sequence[Mapping[str, Any]] | None = None, tool_format: str | None = None, **options: Any,
 ) -> tuple[Traced, str]:  # fmt: skip
     """As `chat_prompt`, with the origin of each character (see `traced`); and what was put into the system message to

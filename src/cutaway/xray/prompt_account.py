@@ -13,6 +13,7 @@ from cutaway.errors import ParameterError
 from cutaway.text import Origin, Piece, Segment, traced_prompt
 from cutaway.text.chat.messages import checked_messages
 from cutaway.text.chat.origins import CLOCK
+from cutaway.text.chat_prompt import RESERVED
 from cutaway.xray.prompt_model import PromptModel
 
 Author = Literal["user", "template", "tokenizer", "cutaway", "mixed", "unknown"]
@@ -40,6 +41,8 @@ class PromptInput:
     def __post_init__(self) -> None:
         if [self.messages, self.text, self.ids].count(None) != 2:
             raise ParameterError("a prompt is messages, or a text, or token ids: give one of them")
+        if wrong := sorted(RESERVED & self.variables.keys()):
+            raise ParameterError(f"a variable of a chat template cannot be called {wrong[0]}")
 
 
 @dataclass(frozen=True, slots=True)

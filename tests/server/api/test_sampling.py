@@ -53,6 +53,7 @@ def test_null_equals_absent(smol: Running) -> None:
         ({"max_tokens": 3, "max_completion_tokens": 4}, "max_completion_tokens", "but different values"),
         ({"preset": "poetry"}, "preset", "one of chat, code"),
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs", "must not have messages"),
+        ({"chat_template_kwargs": {"tool_format": "x"}}, "chat_template_kwargs", "must not have tool_format"),
         ({"response_format": {"type": "yaml"}}, "response_format", "'text', 'json_object' or 'json_schema'"),
         ({"regex": "a", "choice": ["b"]}, "choice", "regex and choice both"),
         ({"structured_outputs": {"structural_tag": {}}}, "structured_outputs", "structural_tag is not supported"),

@@ -20,6 +20,7 @@ from cutaway.server.transport.errors import bad_request
 from cutaway.text import Segment
 from cutaway.text.chat.clock import Clock, showing
 from cutaway.text.chat.reasoning import ReasoningParser, continued_reasoning, opens_reasoning
+from cutaway.text.chat_prompt import RESERVED
 from cutaway.text.tools.begun_call import begun_call
 from cutaway.text.tools.formats import control_markers, tool_format
 from cutaway.text.tools.parser import ToolParser
@@ -225,8 +226,7 @@ def chosen_tools(
 
 def template_variables(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """chat_template_kwargs, which must not contain names of other fields. Raises ApiError."""
-    taken = {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "self"}
-    if wrong := sorted(taken & (given or {}).keys()):
+    if wrong := sorted(RESERVED & (given or {}).keys()):
         raise bad_request(f"chat_template_kwargs must not have {wrong[0]}", "chat_template_kwargs", "parameter_invalid")
     return dict(given or {})
 

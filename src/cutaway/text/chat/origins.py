@@ -48,7 +48,7 @@ class Traced(NamedTuple):
     origins: list[Origin]
 
 
-def traced(template: ChatTemplate, messages: Sequence[Mapping[str, Any]], **options: Any) -> Traced:
+def traced(template: ChatTemplate, messages: Sequence[Mapping[str, Any]], /, **options: Any) -> Traced:
     """As `ChatTemplate.render`, with origins. Costs one rendering, and one for each bit of the number of strings.
 
     Where a template treats a marked text otherwise (a filter that no rule here foresees), or reads a clock that moves
@@ -121,7 +121,7 @@ def _marked(
         clock.guard = _MarkingGuard(markers, *values, bit=bit)
         return clock.guard
 
-    text, _, _ = template.written(messages, guarding=guarding, **options)
+    text, _, _ = template.written(messages, guarding, **options)
     assert clock.guard is not None
     return text, clock.guard
 

@@ -47,7 +47,7 @@ class ChatTemplate:
         for source in (self.source, *self.named.values()):
             self._compile(source, guard)
 
-    def render(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[Segment]:
+    def render(self, messages: Sequence[Mapping[str, Any]], /, **options: Any) -> list[Segment]:
         """The chat as text, in which only text that the template wrote is read as markers.
 
         Args:
@@ -70,8 +70,9 @@ class ChatTemplate:
     def written(
         self,
         messages: Sequence[Mapping[str, Any]],
-        *,
         guarding: Callable[..., Guard] = Guard,
+        /,
+        *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         documents: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool | None = None,
@@ -89,6 +90,8 @@ class ChatTemplate:
 
         Raises as `render`.
         """
+        if wrong := sorted({"messages", "self"} & variables.keys()):
+            raise ParameterError(f"a variable of a chat template cannot be called {wrong[0]}")
         if continue_final_message and add_generation_prompt:
             raise ParameterError("add_generation_prompt and continue_final_message cannot be combined")
         try:
