@@ -109,7 +109,9 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of("--help") == 0
     listed = re.findall(r"^  ([a-z]+) ", capsys.readouterr().out.partition("Use:")[2], re.MULTILINE)
     assert listed == [name for names in GROUPS.values() for name in names], "each in its group, once"
-    known = "run chat serve pull models rm tokens prompt requests replay branch presets plan config bench version"
+    known = (
+        "run chat serve pull models rm tokens prompt requests explain replay branch presets plan config bench version"
+    )
     assert set(listed) == set(known.split())
     for command in listed:
         assert status_of(command, "--help") == 0

@@ -116,6 +116,20 @@ def drain_with(engine: EngineCore, model: FakeModel, stream: RowStream, rows: li
     raise AssertionError("the engine does not come to an end")
 
 
+def test_prefixes_are_found_within_its_key_only() -> None:
+    model = FakeModel(FULL)
+    engine = core(model, FULL)
+    prompt = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
+    engine.submit(prompt, GREEDY.replace(max_tokens=1), key="mine")
+    drain(engine, model)
+    counts = {}
+    for key in ("other", "mine"):
+        stream = engine.readings.open(prompt, 11, key)
+        taken(engine, model, stream)
+        counts[key] = stream.tokens
+    assert counts == {"other": 12, "mine": 4}  # a page holds 4, and the last token is computed in any case
+
+
 def test_memory_is_bounded_and_steps_are_not_tiny() -> None:
     model = FakeModel(FULL)
     engine = core(model, FULL)

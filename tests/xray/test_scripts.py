@@ -14,13 +14,14 @@ ENGLISH = "The capital of France is Paris, a large city on a river. "
     [
         (ENGLISH + "它位于塞纳河畔。", "What is the capital of France?", len(ENGLISH), "Chinese"),
         (ENGLISH + "Она стоит на реке", "What is the capital of France?", len(ENGLISH), "Cyrillic"),
-        ("法国的首都是巴黎。It lies on the river Seine.", "法国的首都是哪里？", 9, "Latin"),
-        ("서울은 수도입니다. The capital of Korea is large.", "수도는 어디입니까?", 11, "Latin"),
+        ("法国的首都是巴黎。" + ENGLISH * 2, "法国的首都是哪里？", 9, "Latin"),
+        ("서울은 수도입니다. " + ENGLISH * 2, "user\n수도는 어디입니까?", 11, "Latin"),
+        ("Hangul: 서론에 이해", "법국의 수도", None, None),
     ],
 )
-def test_slides(answer: str, prompt: str, at: int, script: str) -> None:
+def test_slides(answer: str, prompt: str, at: int | None, script: str | None) -> None:
     slide = script_slide(answer, prompt)
-    assert slide is not None and (slide.at, slide.script) == (at, script)
+    assert (at, script) == (None, None) if slide is None else (slide.at, slide.script) == (at, script)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,8 @@ def test_slides(answer: str, prompt: str, at: int, script: str) -> None:
         (ENGLISH * 3, "What is the capital of France?"),
         ("巴黎是法国的首都，它位于塞纳河畔。", "What is the capital of France?"),  # no slide inside: all of it
         ("東京は日本の首都です。とても大きいです。", "日本の首都はどこですか"),
+        ("用 `TransformerLens` 或者 the TransformerLens library from Neel Nanda 都可以", "用什么工具？"),
+        ("这是代码：\n```python\n" + "print('a b c d e f g h')\n" * 20 + "```\n就是这样。", "写一个程序"),
         ("", ""), ("1234 5678 ++", "x"),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from cutaway.cli.bench_calibrate import calibrate
 from cutaway.cli.branch import branch
 from cutaway.cli.chat import chat
 from cutaway.cli.config import app as config_app
+from cutaway.cli.explain import explain
 from cutaway.cli.help import Command, Group
 from cutaway.cli.models import models
 from cutaway.cli.plan import plan
@@ -62,7 +63,10 @@ def options(
     """Options of the program itself. `main` removes --debug before parsing; it is declared here for the help."""
 
 
-for command in (run, chat, serve, pull, models, rm, tokens, prompt, requests, replay, branch, presets, plan, version):
+COMMANDS = (
+    run, chat, serve, pull, models, rm, tokens, prompt, requests, explain, replay, branch, presets, plan, version,
+)  # fmt: skip
+for command in COMMANDS:
     app.command(cls=Command)(command)
 app.add_typer(config_app, name="config")
 bench_app.command(cls=Command)(calibrate)

@@ -1,40 +1,59 @@
-"""An explanation for people: the strip, why it stopped, findings, the least certain tokens; or one token's ledger."""
+"""An explanation for people: the strip, why it stopped, findings, the least certain tokens; or one token's ledger.
+
+What is shown is the JSON of an explanation (xray/explanation.py) with attributes for fields, wherever it was made.
+"""
 
 from __future__ import annotations
 
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import Any
 
 from cutaway.cli.prompt import shortened
 from cutaway.cli.terminal import write_table
-from cutaway.cli.token_strip import LEGEND, print_strip
-
-if TYPE_CHECKING:
-    from cutaway.xray.explanation import Explanation
-    from cutaway.xray.leads import Lead
-    from cutaway.xray.loop_account import LoopAccount
-    from cutaway.xray.stop_account import StopAccount
-    from cutaway.xray.token_account import Alternative, TokenAccount
+from cutaway.cli.token_strip import LEGEND, Piece, print_strip
 
 LEAST_CERTAIN = 10
 WIDTH = 100
 
 
-def print_explanation(explanation: Explanation, *, every: bool, width: int = WIDTH) -> None:
+def print_explanation(explanation: Any, *, every: bool, width: int = WIDTH) -> None:
     """every: all tokens in the table, not only the least certain."""
     tokens = explanation.tokens
-    print_strip([(one.text, one.probability, one.forced) for one in tokens], width)
+    print_strip(pieces(tokens), width)
     print(f"\n{LEGEND}\n")
     shown = tokens
     if not every and len(tokens) > LEAST_CERTAIN:
         least = sorted(tokens, key=lambda one: (one.forced, one.probability))[:LEAST_CERTAIN]
-        shown = tuple(sorted(least, key=lambda one: one.position))
+        shown = sorted(least, key=lambda one: one.position)
         print(f"the {LEAST_CERTAIN} least certain of {len(tokens)} tokens (--tokens lists all)")
     print_tokens(shown)
     print_end(explanation, width)
 
 
-def print_end(explanation: Explanation, width: int = WIDTH) -> None:
+def pieces(tokens: list[Any]) -> list[Piece]:
+    """Of the strip: a token, or those that hold one character together."""
+    found: list[Piece] = []
+    held: list[Any] = []
+    for one in tokens:
+        held.append(one)
+        data = bytes.fromhex("".join(token.bytes for token in held))
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            if error.reason == "unexpected end of data":
+                continue  # the rest of the character follows
+            text = data.decode("utf-8", "backslashreplace")
+        found.append(Piece(text if len(held) > 1 or text else one.text, tuple(map(_marked, held))))
+        held = []
+    found += [Piece(one.text, (_marked(one),)) for one in held]
+    return found
+
+
+def _marked(one: Any) -> tuple[float, bool]:
+    return one.probability, one.forced
+
+
+def print_end(explanation: Any, width: int = WIDTH) -> None:
     """Why it stopped, the loop, the findings, and what this cost."""
     _print_stop(explanation.stop, width)
     if explanation.loop is not None:
@@ -45,12 +64,13 @@ def print_end(explanation: Explanation, width: int = WIDTH) -> None:
         at = "" if finding.token is None else f" at token {finding.token}"
         print(fill(f"! {finding.code}{at}: {finding.what}", width, subsequent_indent="  ", break_long_words=False))
     cost = explanation.cost
-    others = f"requests beside it lost {cost.others_ms:.0f} ms" if cost.others_ms else "no request ran beside it"
-    print(f"\ncost: {explanation.milliseconds:.0f} ms for {cost.rows} tokens ({cost.tokens} computed again in "
-          f"{cost.milliseconds:.0f} ms of steps); {others}")  # fmt: skip
+    lost = cost.others_milliseconds
+    others = f"requests beside it lost {lost:.0f} ms" if lost else "no request ran beside it"
+    print(f"\ncost: {cost.milliseconds:.0f} ms for {cost.rows} tokens ({cost.tokens_computed} computed again in "
+          f"{cost.engine_milliseconds:.0f} ms of steps); {others}")  # fmt: skip
 
 
-def print_tokens(tokens: tuple[TokenAccount, ...]) -> None:
+def print_tokens(tokens: list[Any]) -> None:
     rows = [
         [
             str(one.position), shortened(one.text, 20), _share(one.probability), str(one.rank),
@@ -64,7 +84,7 @@ def print_tokens(tokens: tuple[TokenAccount, ...]) -> None:
     write_table(headings, rows, right=(0, 2, 3, 4, 5, 6, 7))
 
 
-def print_token(explanation: Explanation) -> None:
+def print_token(explanation: Any) -> None:
     """The one token that was asked for: its ledger, its alternatives, and where they would have led."""
     (one,) = explanation.tokens
     again = "" if one.redrawn == one.token else f"; now #{one.redrawn} would be drawn"
@@ -85,16 +105,16 @@ def print_token(explanation: Explanation) -> None:
     write_table(["rank", "token", "model p", "drawn p", "", "cut by", "and then"], rows, right=(0, 2, 3))
 
 
-def _own_row(one: TokenAccount, lead: Lead | None) -> list[str]:
+def _own_row(one: Any, lead: Any) -> list[str]:
     return [str(one.rank), shortened(one.text, 16), _share(one.probability), _share(one.drawn), "*", "", _led(lead)]
 
 
-def _alternative_row(a: Alternative, lead: Lead | None) -> list[str]:
+def _alternative_row(a: Any, lead: Any) -> list[str]:
     drawn = _share(a.drawn)
     return [str(a.rank), shortened(a.text, 16), _share(a.probability), drawn, "", a.cut_by or "", _led(lead)]
 
 
-def _led(lead: Lead | None) -> str:
+def _led(lead: Any) -> str:
     if lead is None:
         return ""
     if lead.refused is not None:
@@ -102,7 +122,7 @@ def _led(lead: Lead | None) -> str:
     return shortened(lead.continued, 36) + (f" [{lead.ended}]" if lead.ended else "")
 
 
-def _print_stop(stop: StopAccount, width: int) -> None:
+def _print_stop(stop: Any, width: int) -> None:
     print()
     print(fill(f"stopped: {stop.kind}: {stop.why}", width, subsequent_indent="  "))
     if stop.start is not None:
@@ -112,12 +132,12 @@ def _print_stop(stop: StopAccount, width: int) -> None:
         print(f"  ignore_eos: {', '.join(end.text for end in passed)} did not end it")
     if stop.nearest:
         near = ", ".join(f"{_share(n.probability)} at token {n.position} (rank {n.rank})" for n in stop.nearest[:3])
-        print(f"  end token ({stop.nearest[0].text}) nearest before: {near}")
+        print(fill(f"  end token ({stop.nearest[0].text}) nearest: {near}", width, subsequent_indent="  "))
     if stop.last is not None and stop.kind not in ("end_token", "stop_token"):
         print(f"  at the last token: {_share(stop.last.probability)}, rank {stop.last.rank}")
 
 
-def _print_loop(loop: LoopAccount) -> None:
+def _print_loop(loop: Any) -> None:
     print(f"\nloop: {loop.period} tokens, {loop.repeats} times, from token {loop.start} to {loop.end - 1}; alarm at "
           f"{loop.seen}: {shortened(loop.text, 40)}")  # fmt: skip
     if loop.entropy:
@@ -130,7 +150,9 @@ def _print_loop(loop: LoopAccount) -> None:
 
 
 def _share(value: float) -> str:
-    return f"{value:.1%}" if value >= 0.001 or value == 0 else f"{value:.0e}"
+    if value >= 0.0005 or value == 0:
+        return f"{value:.1%}"
+    return f"{float(f'{100 * value:.0e}'):.12g}%" if value >= 1e-6 else "<0.0001%"
 
 
 def _nats(value: float | None) -> str:

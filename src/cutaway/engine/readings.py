@@ -81,7 +81,8 @@ class Readings:
     @property
     def due(self) -> bool:
         """Whether the first reading can go on now. One that nobody wants any more is let go."""
-        self._receive()
+        if not self._inbox.empty():
+            self._receive()
         while self._line and (self._line[0].rows.closed or not self._line[0].rows.left):
             self._release()
             self._line.popleft()
@@ -116,7 +117,7 @@ class Readings:
             self._saved += self._scheduler.cost.predict(plan.tokens, plan.pairs) // SHARE
             self._saved = min(self._saved, self._scheduler.limits.step_us + int(reading.rows.microseconds))
         if work.id not in self._pages:
-            work.computed = self._pages.open(work.id, work.tokens, limit=work.rows_from)
+            work.computed = self._pages.open(work.id, work.tokens, limit=work.rows_from, key=work.key)
         count = self._affordable(plan, reading)
         if count < 1:
             return plan
@@ -132,7 +133,8 @@ class Readings:
         """Tokens of it that this step can bear."""
         work, limits, cost = reading.work, self._scheduler.limits, self._scheduler.cost
         silent = max(0, work.rows_from - work.computed)  # tokens before the first whose row is wanted
-        rows = min(limits.max_rows - sum(chunk.rows for chunk in plan.chunks), reading.rows.room)
+        room = reading.rows.single if plan.chunks else reading.rows.room
+        rows = min(limits.max_rows - sum(chunk.rows for chunk in plan.chunks), room)
         most = min(work.due, limits.max_tokens - plan.tokens, silent + rows)
         budget = self._saved if plan.chunks else max(cost.base, limits.step_us - cost.base)
         each = int(reading.rows.microseconds) if plan.chunks else 0

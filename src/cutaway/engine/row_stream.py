@@ -12,7 +12,7 @@ from cutaway.errors import CutawayError
 from cutaway.ops.protocol import F32
 
 AHEAD_BYTES = 16 << 20  # of rows that were computed and are not yet taken
-AHEAD_ROWS = 64
+AHEAD_ROWS = 16  # at most, for what lies here is looked at at once, whoever has come meanwhile
 _DECAY = 0.9  # a row's weight in the mean time halves after 7 more
 
 
@@ -44,6 +44,11 @@ class RowStream:
         """Rows that may be computed now: none until half of what may lie here is free, so that steps are not tiny."""
         free = self.ahead - self._rows.qsize()
         return min(free, self.left) if free >= min(self.left, -(-self.ahead // 2)) else 0
+
+    @property
+    def single(self) -> int:
+        """Rows that may be computed beside requests: one, when all others were looked at."""
+        return min(1, self.left) if self._rows.empty() else 0
 
     def put(self, row: F32) -> None:
         """Takes the next row, which is copied."""

@@ -10,6 +10,7 @@ from cutaway.sampling.params import GREEDY_BELOW
 from cutaway.text import Tokenizer
 from cutaway.xray.answer_text import AnswerText
 from cutaway.xray.known_answer import KnownAnswer
+from cutaway.xray.languages import language_slide
 from cutaway.xray.loop_account import LoopAccount
 from cutaway.xray.prompt_findings import Finding
 from cutaway.xray.scripts import script_slide
@@ -121,12 +122,28 @@ def _loop(seen: Seen) -> Iterator[Finding]:
 
 
 def _slide(seen: Seen) -> Iterator[Finding]:
-    prompt = seen.tokenizer.decode(seen.known.prompt, skip_special=True)
-    slide = script_slide(seen.text.text, prompt)
+    asked = _asked_last(seen.known.prompt, seen.tokenizer)
+    slide, tongue = script_slide(seen.text.text, asked), language_slide(seen.text.text, asked)
+    if tongue is not None:
+        yield Finding("language_slide", f"the answer slides from {tongue.before} into {tongue.language}, which the "
+                      f"prompt is not in and does not name: {seen.text.text[tongue.at : tongue.at + 40]!r}",
+                      seen.text.token_at(tongue.at))  # fmt: skip
     if slide is not None:
         yield Finding("script_slide", f"the answer slides from {slide.before} into {slide.script} letters, which the "
                       f"prompt neither has nor asks for: {seen.text.text[slide.at : slide.at + 24]!r}",
                       seen.text.token_at(slide.at))  # fmt: skip
+
+
+def _asked_last(prompt: Sequence[int], tokenizer: Tokenizer) -> str:
+    """The last turn of a chat but for the one that the answer is in; all of a text without turns."""
+    turns: list[list[int]] = [[]]
+    for token in prompt:
+        if token < tokenizer.vocab_size and tokenizer.kind(token) == "control":
+            turns.append([])
+        else:
+            turns[-1].append(token)
+    texts = [tokenizer.decode(turn) for turn in turns]
+    return next((text for text in reversed(texts[:-1]) if text.strip()), texts[-1])
 
 
 def _nats(margin: float | None) -> str:

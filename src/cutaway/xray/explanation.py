@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
 from cutaway.assemble import Engine
 from cutaway.engine.readings import SHARE
-from cutaway.errors import ParameterError
+from cutaway.errors import EngineError, ParameterError
 from cutaway.text import Tokenizer
 from cutaway.xray.answer_findings import Seen, answer_findings
 from cutaway.xray.answer_text import AnswerText
@@ -66,8 +66,12 @@ class Explanation:
     milliseconds: float
 
 
-def explain(engine: Engine, known: KnownAnswer, asked: Asked | None = None, *, key: Hashable = None) -> Explanation:
-    """Computed behind all requests (engine/readings.py). key: within which its prefixes are found.
+def explain(
+    engine: Engine, known: KnownAnswer, asked: Asked | None = None, *, key: Hashable = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Explanation:  # fmt: skip
+    """Computed behind all requests (engine/readings.py). key: within which its prefixes are found. stopped: asked
+    before each token: whether nobody waits for it any more.
 
     Raises ParameterError for tokens that the answer has not got, ContextExceededError where the engine's context is
     shorter than the request's was, and EngineError.
@@ -75,9 +79,8 @@ def explain(engine: Engine, known: KnownAnswer, asked: Asked | None = None, *, k
     asked = asked or Asked()
     began, cost = perf_counter(), Cost()
     first, last = asked.span(len(known.answer))
-    tokens = tuple(
-        account(engine, known, key=key, best=asked.best, also=asked.tokens, first=first, last=last, cost=cost)
-    )
+    told = account(engine, known, key=key, best=asked.best, also=asked.tokens, first=first, last=last, cost=cost)
+    tokens = tuple(one for one in told if _goes_on(stopped))
     text = AnswerText.of(known, engine.tokenizer)
     loop = loop_account(known, engine.tokenizer, tokens)
     return Explanation(
@@ -87,20 +90,30 @@ def explain(engine: Engine, known: KnownAnswer, asked: Asked | None = None, *, k
         stop=stop_account(known, engine.tokenizer, tokens),
         loop=loop,
         findings=answer_findings(Seen(known, engine.tokenizer, tokens, loop, text)),
-        leads=_leads(engine, known, asked, tokens, key),
+        leads=tuple(_leads(engine, known, asked, tokens, key, cost, stopped)),
         cost=cost,
         milliseconds=(perf_counter() - began) * 1e3,
     )
 
 
 def _leads(
-    engine: Engine, known: KnownAnswer, asked: Asked, tokens: Sequence[TokenAccount], key: Hashable
-) -> tuple[Lead, ...]:
+    engine: Engine, known: KnownAnswer, asked: Asked, tokens: Sequence[TokenAccount], key: Hashable, cost: Cost,
+    stopped: Callable[[], bool],
+) -> Iterator[Lead]:  # fmt: skip
     if asked.at is None or not asked.lead:
-        return ()
+        return
     (here,) = tokens
     ids = dict.fromkeys([here.token, *(one.token for one in here.alternatives)])
-    return tuple(lead(engine, known, asked.at, id, asked.lead, key=key) for id in ids)
+    for id in ids:
+        if _goes_on(stopped):
+            yield lead(engine, known, asked.at, id, asked.lead, key=key, cost=cost)
+
+
+def _goes_on(stopped: Callable[[], bool]) -> bool:
+    """Always, or EngineError."""
+    if stopped():
+        raise EngineError("nobody waits for the explanation any more", code="cancelled")
+    return True
 
 
 def token_named(text: str, tokenizer: Tokenizer) -> int:

@@ -9,7 +9,7 @@ from cutaway.assemble import Engine
 from cutaway.errors import CutawayError
 from cutaway.sampling import Sampler, StopChecker
 from cutaway.xray.known_answer import KnownAnswer
-from cutaway.xray.token_account import sampler_at, token_text
+from cutaway.xray.token_account import Cost, sampler_at, token_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +30,29 @@ class Lead:
 
 
 def lead(
-    engine: Engine, known: KnownAnswer, position: int, token: int, length: int, *, key: Hashable = None
-) -> Lead:
+    engine: Engine, known: KnownAnswer, position: int, token: int, length: int, *, key: Hashable = None,
+    cost: Cost | None = None,
+) -> Lead:  # fmt: skip
     """The answer up to `position`, then `token`, then up to `length` tokens as the request would have drawn them.
 
     With the answer's own token it gives the answer again. Each token is read behind all requests, as an account is.
+    cost: takes what it costs.
     Raises what `Engine.read` raises.
     """
     passage = next(one for one in known.passages() if one.start <= position < one.end)
     text = token_text(engine.tokenizer, token)
     sampler = sampler_at(engine, known, position, key=key)
     stops = _stops(engine, known, position)
+    begun = [*passage.prompt, *known.answer[:position], token]
     try:
         sampler.accept(token)
+        shown, stop = stops.push(token)
+        length = 0 if stop is not None else length
+        chosen, continued, kind = _continued(engine, sampler, stops, begun, length, key, cost)
     except CutawayError as error:
-        return Lead(token, text, (), "", None, 0, str(error))
-    shown, stop = stops.push(token)
-    begun = [*passage.prompt, *known.answer[:position], token]
-    chosen, continued, kind = _continued(engine, sampler, stops, begun, 0 if stop is not None else length, key)
+        if error.code != "constraint_failed":
+            raise
+        return Lead(token, text, (), "", None, 0, "the form of the output does not let it come")
     rest = known.answer[position + 1 :]
     same = next((i for i, (a, b) in enumerate(zip(chosen, rest, strict=False)) if a != b), min(len(chosen), len(rest)))
     return Lead(
@@ -68,8 +73,9 @@ def _stops(engine: Engine, known: KnownAnswer, position: int) -> StopChecker:
 
 
 def _continued(
-    engine: Engine, sampler: Sampler, stops: StopChecker, tokens: list[int], length: int, key: Hashable
-) -> tuple[list[int], str, str | None]:
+    engine: Engine, sampler: Sampler, stops: StopChecker, tokens: list[int], length: int, key: Hashable,
+    cost: Cost | None,
+) -> tuple[list[int], str, str | None]:  # fmt: skip
     """The tokens that follow, their text, and why they ended before `length`, if they did."""
     chosen: list[int] = []
     text = ""
@@ -78,6 +84,8 @@ def _continued(
             return chosen, text + stops.finish(), "context"
         with engine.read(tokens, len(tokens) - 1, key=key) as rows:
             token = sampler.choose(next(rows)).token
+            if cost is not None:
+                cost.add(rows)
         chosen.append(token)
         tokens.append(token)
         shown, stop = stops.push(token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
@@ -26,9 +27,12 @@ NAMES = {
               "pinyin", "拼音", "romaji", "法语", "德语", "西班牙"),
 }  # fmt: skip
 """How a prompt asks for a script: words, in lower case."""
-LETTERS = {"Chinese": 4, "Japanese": 4, "Korean": 4}
-"""Letters in a row that are a slide; a quoted name is shorter."""
+LETTERS = {"Chinese": 4, "Japanese": 4, "Korean": 4, "Latin": 60}
+"""Letters in a row that are a slide; a quoted name or term is shorter. Latin words stand in texts of every script."""
 OTHERS = 12
+ASKED = {"Latin": 8}
+"""Letters of a prompt from which on it is written in that script too; of others, one. Names of roles are shorter."""
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,13 @@ def main_script(text: str) -> str | None:
 def script_slide(answer: str, prompt: str) -> Slide | None:
     """The first run of letters in a script that is neither in the prompt nor asked for there, behind text in another.
 
-    Within the Latin script languages are not told apart: a slide from one to another is not seen.
+    prompt: what was asked last, without the system's text. Code does not count. Languages of the Latin script
+    are told apart in languages.py.
     """
     asked = prompt.lower()
-    expected = {script for c in prompt if (script := script_of(c)) is not None}
+    answer = _CODE.sub(lambda code: " " * len(code.group()), answer)
+    written = Counter(script for c in prompt if (script := script_of(c)) is not None)
+    expected = {script for script, count in written.items() if count >= ASKED.get(script, 1)}
     expected |= {script for script, names in NAMES.items() if any(name in asked for name in names)}
     if "Japanese" in expected:
         expected.add("Chinese")
@@ -80,7 +87,7 @@ def script_slide(answer: str, prompt: str) -> Slide | None:
         seen = max(before, key=lambda one: before[one], default=None)
         if run == LETTERS.get(script, OTHERS) and script not in expected and seen not in (None, script):
             return Slide(at, script, str(seen), _length(answer, at, script))
-        if run > LETTERS.get(script, OTHERS) or script in expected:
+        if run >= LETTERS.get(script, OTHERS) or script in expected or seen is None:
             before[script] += 1
     return None
 
