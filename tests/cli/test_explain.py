@@ -13,7 +13,6 @@ from rich.cells import cell_len
 
 from cutaway import Engine, SamplingParams
 from cutaway.cli import main
-from cutaway.cli.explain import request_and_token
 from cutaway.errors import ParameterError
 from cutaway.xray.explanation import token_named
 from cutaway.xray.record import Ending, System
@@ -126,7 +125,7 @@ def test_wrong_requests(record: Record, capsys: pytest.CaptureFixture[str], tmp_
     assert "no server" in refused(capsys, "there-is-none", "--url", "http://127.0.0.1:9")
 
 
-def test_names_of_tokens_and_requests(smollm2_path: Path, tmp_path: Path) -> None:
+def test_names_of_tokens(smollm2_path: Path) -> None:
     from cutaway.formats import open_model
     from cutaway.text import load_tokenizer
 
@@ -134,10 +133,6 @@ def test_names_of_tokens_and_requests(smollm2_path: Path, tmp_path: Path) -> Non
         tokenizer = load_tokenizer(file.path, file.metadata)
     assert token_named("#28", tokenizer) == 28
     assert token_named(" the", tokenizer) == tokenizer.encode_part(" the")[0]
-    for wrong in ("#99999", "two words here", "", "#"):
-        if wrong != "#":
-            with pytest.raises(ParameterError):
-                token_named(wrong, tokenizer)
-    assert request_and_token("last@57") == ("last", 57) and request_and_token("a@b") == ("a@b", None)
-    (tmp_path / "x@3").write_text("")
-    assert request_and_token(str(tmp_path / "x@3")) == (str(tmp_path / "x@3"), None)
+    for wrong in ("#99999", "two words here", ""):
+        with pytest.raises(ParameterError):
+            token_named(wrong, tokenizer)

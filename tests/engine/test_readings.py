@@ -12,7 +12,7 @@ from cutaway.bench.virtual_time import Ask, Clock, Served
 from cutaway.cache import GroupSize, PageTables
 from cutaway.engine import CostModel, EngineCore, Limits
 from cutaway.engine.readings import SHARE, Readings
-from cutaway.engine.row_stream import AHEAD_BYTES, RowStream
+from cutaway.engine.row_stream import AHEAD, RowStream
 from cutaway.engine.scheduler import Scheduler
 from cutaway.engine.step_plan import Chunk, Plan, Work
 from cutaway.errors import ContextExceededError, EngineError, ParameterError
@@ -50,7 +50,7 @@ def taken(engine: EngineCore, model: FakeModel, stream: RowStream) -> list[F32]:
     rows: list[F32] = []
     for _ in range(2_000):
         checked_step(engine, model)
-        while stream._rows.qsize():
+        while stream._results.qsize():
             rows.append(next(stream))
         if len(rows) + stream.left == 0 or stream.left == 0:
             return rows
@@ -94,7 +94,7 @@ def test_among_requests_that_take_its_pages_nobody_is_preempted_and_every_row_co
             prompt = [1 + (round + i) % 11 for i in range(4)]
             streams.append(engine.submit(prompt, GREEDY.replace(max_tokens=20)))
         checked_step(engine, model)
-        while stream._rows.qsize():
+        while stream._results.qsize():
             rows.append(next(stream))
     drain_with(engine, model, stream, rows)
     assert len(rows) == 31 and all(map(np.array_equal, rows, expected))
@@ -109,7 +109,7 @@ def test_among_requests_that_take_its_pages_nobody_is_preempted_and_every_row_co
 def drain_with(engine: EngineCore, model: FakeModel, stream: RowStream, rows: list[F32]) -> None:
     for _ in range(2_000):
         more = checked_step(engine, model)
-        while stream._rows.qsize():
+        while stream._results.qsize():
             rows.append(next(stream))
         if not more and not stream.left:
             return
@@ -130,28 +130,39 @@ def test_prefixes_are_found_within_its_key_only() -> None:
     assert counts == {"other": 12, "mine": 4}  # a page holds 4, and the last token is computed in any case
 
 
-def test_memory_is_bounded_and_steps_are_not_tiny() -> None:
+def test_what_lies_there_is_bounded_and_steps_are_not_tiny() -> None:
     model = FakeModel(FULL)
     engine = core(model, FULL)
-    stream = engine.readings.open([1 + i % 9 for i in range(40)], 4)
-    stream.ahead = 6
+    stream = engine.readings.open([1 + i % 9 for i in range(40)], 0)
     while checked_step(engine, model):
         pass
-    assert stream._rows.qsize() == 6 and stream.left == 30
-    next(stream)
-    assert not engine.readings.due  # five lie there still
-    for _ in range(2):
+    lies = stream._results.qsize()
+    assert AHEAD // 2 < lies <= AHEAD and stream.left == 40 - lies
+    assert len(model.steps) <= 6, "one row to see what it takes, then several a step"
+    for _ in range(lies - AHEAD // 2 - 1):
         next(stream)
+    assert not engine.readings.due
+    next(stream)
     assert engine.readings.due
-    assert RowStream(200, 4 * 152_000, lambda: None).ahead * 4 * 152_000 <= AHEAD_BYTES
+
+
+def test_who_looks_in_the_engine_may_fail_alone() -> None:
+    def broken(row: F32) -> int:
+        raise ValueError("odd")
+
+    text = [1 + i % 9 for i in range(40)]
+    with core(FakeModel(FULL), FULL).start() as engine:
+        with pytest.raises(EngineError, match="odd"):
+            next(engine.readings.open(text, 5, None, broken))
+        seen = list(engine.readings.open(text, 5, None, lambda row: int(row.argmax())))
+        assert len(seen) == 35 and len(set(seen)) > 3
+        assert list(engine.submit(text, GREEDY.replace(max_tokens=2)))
 
 
 def test_the_threaded_engine_sleeps_wakes_and_serves_several_readings() -> None:
     text = [1 + i % 9 for i in range(40)]
     with core(FakeModel(FULL), FULL).start() as engine:
         streams = [engine.readings.open(text, first) for first in (0, 20, 39)]
-        for stream in streams:
-            stream.ahead = 3
         assert [len(list(stream)) for stream in streams] == [40, 20, 1]
         with engine.readings.open(text, 5) as left:
             next(left)
@@ -193,20 +204,26 @@ def test_a_step_that_fails_ends_the_reading_and_the_engine_goes_on() -> None:
 
 # --- what the others lose, in virtual time ------------------------------------------------------------------------
 class Beside:
-    """A scheduler and a reading beside it, as the engine's loop has them; the asker takes each row at once.
+    """A scheduler and a reading beside it, as the engine's loop has them.
 
-    asks: microseconds that it takes for each. own: steps that the reading had to itself."""
+    row_us: microseconds that the asker takes for each row. spent: by which steps of requests were longer, both counted.
+    """
 
     def __init__(self, limits: Limits, cost: CostModel, text: int, row_us: float) -> None:
         self.scheduler = Scheduler(PageTables([GroupSize(None, 4096)], 16), cost, limits)
         self.cost = self.scheduler.cost
         self.readings = Readings(self.scheduler, vocab=32, context=4096, wake=lambda: None)
         self.stream = self.readings.open([0] * text, text - 200)
-        self.stream.microseconds = row_us
+        self.stream.put = self._put  # type: ignore[method-assign]
+        self.stream.microseconds = self.row_us = row_us
         self.waiting, self.running = self.scheduler.waiting, self.scheduler.running
         self.add, self.remove = self.scheduler.add, self.scheduler.remove
         self.spent = 0.0
         self.plan_: Plan | None = None
+
+    def _put(self, row: F32) -> int:
+        self.stream.left -= 1
+        return int(self.row_us)
 
     def plan(self) -> Plan:
         self.readings.make_way()
@@ -214,16 +231,14 @@ class Beside:
         if plan.reading is not None:
             one = replace(plan, reading=None)
             self.spent += self.cost.predict(plan.tokens, plan.pairs) - self.cost.predict(one.tokens, one.pairs)
-            self.spent += plan.reading.rows * self.stream.microseconds
+            self.spent += plan.reading.rows * self.row_us
         return plan
 
     def advance(self, chunk: Chunk) -> None:
         self.scheduler.advance(chunk)
         if self.plan_ is not None:
-            self.readings.settle(self.plan_, Blank())
+            self.readings.settle(self.plan_, Blank(), 1.0)
             self.plan_ = None
-            while self.stream._rows.qsize():
-                self.stream._rows.get()
 
 
 class Blank:
@@ -238,7 +253,7 @@ ASKS = [Ask(60 + 37 * (i % 9), 20 + 11 * (i % 5)) for i in range(120)]
 LIMITS = Limits(max_requests=16, max_tokens=512, max_rows=64, step_us=50_000, long_us=125_000)
 
 
-def served(beside: bool, clients: int, row_us: float = 0.0) -> tuple[list[Served], Any]:
+def served(beside: bool, clients: int, row_us: float = 1.0) -> tuple[list[Served], Any]:
     scheduler: Any = Beside(LIMITS, CostModel(20_000, 1_000, 0.5), 900, row_us)
     scheduler = scheduler if beside else scheduler.scheduler
     clock = Clock(scheduler, ASKS, clients)
@@ -268,14 +283,14 @@ def test_the_askers_time_counts_too() -> None:
 
 
 def test_a_newcomer_waits_for_no_more_than_one_short_step() -> None:
-    lane = Beside(LIMITS, CostModel(20_000, 1_000, 0.5), 900, 0.0)
+    lane = Beside(LIMITS, CostModel(20_000, 1_000, 0.5), 900, 1.0)
     plan = lane.readings.beside(Plan((), (), ()))
     assert plan.reading is not None and plan.reading.count > 1
     assert lane.cost.predict(plan.tokens, plan.pairs) <= LIMITS.step_us
 
 
 def test_a_reading_rests_while_requests_wait() -> None:
-    lane = Beside(replace(LIMITS, max_requests=1), CostModel(20_000, 1_000, 0.5), 900, 0.0)
+    lane = Beside(replace(LIMITS, max_requests=1), CostModel(20_000, 1_000, 0.5), 900, 1.0)
     for number in (1, 2):
         lane.add(Work(number, [number] * 40, 39))
     for _ in range(200):

@@ -14,9 +14,9 @@ from cutaway.sampling import SamplingParams, StopReason
 from cutaway.text import Tokenizer, load_tokenizer
 from cutaway.xray.answer_findings import Seen, answer_findings
 from cutaway.xray.answer_text import AnswerText
-from cutaway.xray.known_answer import KnownAnswer, known_of
+from cutaway.xray.known_answer import KnownAnswer
 from cutaway.xray.loop_account import POINTS, LoopAccount, loop_account
-from cutaway.xray.record import Ending, Slide
+from cutaway.xray.recorded import known_answer
 from cutaway.xray.stop_account import StopAccount, stop_account
 from cutaway.xray.token_account import Alternative, StageAccount, TokenAccount
 from xray.records import made
@@ -121,6 +121,8 @@ def test_other_ends_and_none(tokenizer: Tokenizer) -> None:
         assert (found.kind, found.why, found.start, found.first_token) == (kind, why, None, None)
         assert found.last is not None and found.nearest[0].position == 2
     assert stopped(tokenizer, KnownAnswer((1,), (9,), PLAIN, 1)).kind == "unknown"
+    odd: Any = StopReason("odd", None, 0)  # type: ignore[arg-type]
+    assert "does not know" in stopped(tokenizer, KnownAnswer((1,), (9,), PLAIN, 1, stop=odd)).why
 
 
 def test_ids_that_end_an_answer(tokenizer: Tokenizer) -> None:
@@ -228,9 +230,8 @@ def test_loop_and_slide(tokenizer: Tokenizer) -> None:
 # --- records ------------------------------------------------------------------------------------------------------
 def test_an_answer_of_a_record() -> None:
     record = made()
-    found = known_of(record)
+    found = known_answer(record)
     assert (found.prompt, found.answer, found.seed, found.choice) == ((1, 2, 3), (7, 8), record.seed, 2)
     assert found.stop == StopReason("stop_string", "完", 1) and found.slides == ((1, (2, 3)),)
-    assert known_of(made(end=Ending("odd", None, 200), slides=(Slide(1, None),))).stop is None
     with pytest.raises(RecordError, match="figures only"):
-        known_of(made(level="figures", prompt_ids=None, token_ids=None))
+        known_answer(made(level="figures", prompt_ids=None, token_ids=None))

@@ -14,7 +14,7 @@ import typer
 
 from cutaway.cli.options import option, takes_options
 from cutaway.cli.terminal import write_json
-from cutaway.errors import ParameterError
+from cutaway.errors import CutawayError, ParameterError, RecordError
 
 if TYPE_CHECKING:
     from cutaway.xray.record import RequestRecord
@@ -58,7 +58,9 @@ def explain(
     The answer is read again behind all other requests; nothing was recorded but its token ids. With @TOKEN: the ledger
     of that token's sampling stages, and where each alternative would have led.
     """
-    name, at = request_and_token(request)
+    from cutaway.xray.find_record import split_place
+
+    name, at = split_place(request)
     if options.token and at is None:
         raise ParameterError("--token adds an alternative at one token", hint="name it: REQUEST@57")
     found = _explained(name, at, options)
@@ -76,39 +78,62 @@ def explain(
         print_end(shown, width)
 
 
-def request_and_token(text: str) -> tuple[str, int | None]:
-    """REQUEST[@TOKEN] taken apart. A file may have an @ in its name."""
-    name, mark, token = text.rpartition("@")
-    if not mark or not (token.isascii() and token.isdigit()) or Path(text).exists():
-        return text, None
-    return name, int(token)
-
-
 def _explained(name: str, at: int | None, options: ExplainOptions) -> dict[str, Any]:
     """The explanation as JSON, made here from a record's file, or by the server that has the request."""
-    from cutaway.xray.record_json import parse_record
-    from cutaway.xray.server_client import target
+    from cutaway.xray.find_record import find_record
+    from cutaway.xray.own_records import own_records
 
-    if options.url is None and Path(name).is_file():
-        return _here(parse_record(Path(name).read_bytes()), at, options)
+    record = find_record(name, options.url)
+    own = {one.id: one for one in own_records()}
+    if options.model is not None or record.id in own or (options.url is None and is_file(name)):
+        return _here(_choice(record, list(own.values()), options.choice), at, options)
+    return _there(record, at, options)
+
+
+def is_file(name: str) -> bool:
+    """As `find_record` sees it."""
+    return name != "last" and (name.endswith(".json") or Path(name).is_file())
+
+
+def _choice(record: RequestRecord, others: list[RequestRecord], choice: int | None) -> RequestRecord:
+    """The record of another answer to the same prompt."""
+    if choice is None or choice == record.choice:
+        return record
+    same = (record.request, record.began, record.prompt, choice)
+    found = next((one for one in others if (one.request, one.began, one.prompt, one.choice) == same), None)
+    if found is None:
+        raise ParameterError(f"the request has no answer {choice} here")
+    return found
+
+
+def _there(record: RequestRecord, at: int | None, options: ExplainOptions) -> dict[str, Any]:
+    """Made by the server that has the record."""
+    from cutaway.xray.server_client import target, targets
+
     query: dict[str, str | int | float | None] = {
         "at": at, "first": options.first, "last": options.last, "best": options.best, "lead": options.lead,
         "choice": options.choice,
     }  # fmt: skip
     if options.token:
         query["tokens"] = json.dumps(options.token, ensure_ascii=False)
-    found: dict[str, Any] = target(options.url).ask(f"/x/requests/{name}/explain", query, seconds=LONGEST)
-    return found
+    for server in targets() if options.url is None else [target(options.url)]:
+        try:
+            found: dict[str, Any] = server.ask(f"/x/requests/{record.id}/explain", query, seconds=LONGEST)
+            return found
+        except CutawayError as error:
+            if error.code != "record_not_found" or options.choice is not None:
+                raise
+    raise RecordError(f"no server has the record {record.id} any more", code="record_not_found")
 
 
 def _here(record: RequestRecord, at: int | None, options: ExplainOptions) -> dict[str, Any]:
     """Made in this process: the record's model is loaded."""
     from cutaway.xray.explanation import BEST, LEAD, Asked, explain, explanation_json, token_named
-    from cutaway.xray.known_answer import known_of
-    from cutaway.xray.recorded_model import engine_of
+    from cutaway.xray.recorded import known_answer
+    from cutaway.xray.replay import engine_for
 
-    known = known_of(record)
-    with engine_of(record, options.model) as engine:
+    known = known_answer(record)
+    with engine_for(record, options.model) as engine:
         tokens = tuple(token_named(text, engine.tokenizer) for text in options.token or ())
         asked = Asked(
             options.first or 0, options.last, at, tokens, BEST if options.best is None else options.best,

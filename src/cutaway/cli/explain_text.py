@@ -66,8 +66,9 @@ def print_end(explanation: Any, width: int = WIDTH) -> None:
     cost = explanation.cost
     lost = cost.others_milliseconds
     others = f"requests beside it lost {lost:.0f} ms" if lost else "no request ran beside it"
-    print(f"\ncost: {cost.milliseconds:.0f} ms for {cost.rows} tokens ({cost.tokens_computed} computed again in "
-          f"{cost.engine_milliseconds:.0f} ms of steps); {others}")  # fmt: skip
+    parts = f"{cost.engine_milliseconds:.0f} ms of steps, {cost.looking_milliseconds:.0f} ms of looking"
+    print(f"\ncost: {cost.milliseconds:.0f} ms for {cost.rows} tokens; {cost.tokens_computed} computed again: {parts}; "
+          f"{others}")  # fmt: skip
 
 
 def print_tokens(tokens: list[Any]) -> None:

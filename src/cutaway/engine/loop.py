@@ -153,7 +153,7 @@ class EngineCore:
         logits = self._compute(plan, laps)
         choices = self._choose(plan, logits, laps)
         accepted = self._settle(choices)
-        self.readings.settle(plan, logits)
+        self.readings.settle(plan, logits, laps.milliseconds.get("forward", 0.0))
         self._record_step(plan, choices, accepted, laps)
         return bool(self._requests) or self.readings.due
 

@@ -7,7 +7,7 @@ its prompt and answer once more. What a reading may cost the requests is bounded
 - it gives its pages back before a request would be without one, so it never preempts (what is written stays findable,
   and is taken up again);
 - while requests wait for their first step it rests; beside running ones it has one part in SHARE of their predicted
-  time, what the asker does with a row included;
+  time, what the asker makes of a row included (it is made between two steps, in the engine's thread);
 - a step of its own is as short as one in which a prompt is read to its end: a newcomer waits no longer than that.
 """
 
@@ -19,13 +19,15 @@ from dataclasses import dataclass, replace
 from operator import ge
 from queue import SimpleQueue
 from threading import Lock
+from typing import Any
 
 from cutaway.engine.cost import pairs
 from cutaway.engine.inbox import drained
-from cutaway.engine.row_stream import RowStream
+from cutaway.engine.row_stream import RowStream, copied
 from cutaway.engine.scheduler import Scheduler
 from cutaway.engine.step_plan import Chunk, Plan, Work
 from cutaway.errors import ContextExceededError, CutawayError, EngineError, ParameterError
+from cutaway.ops.protocol import F32
 from cutaway.ops.rows import Rows
 
 SHARE = 10
@@ -36,7 +38,7 @@ class Reading:
     """A text that is known, and where its rows go."""
 
     work: Work
-    rows: RowStream
+    rows: RowStream[Any]
 
 
 class Readings:
@@ -59,9 +61,11 @@ class Readings:
         self._over: CutawayError | None = None
 
     # --- from any thread --------------------------------------------------------------------------------------------
-    def open(self, tokens: Sequence[int], first: int, key: Hashable = None) -> RowStream:
-        """The rows at the positions `first` to the last of `tokens`: row i speaks of the token behind position
-        first + i. key: as of a request.
+    def open(
+        self, tokens: Sequence[int], first: int, key: Hashable = None, look: Callable[[F32], Any] = copied
+    ) -> RowStream[Any]:
+        """What `look` makes of the rows at the positions `first` to the last of `tokens`: row i speaks of the token
+        behind position first + i. key: as of a request.
 
         Raises ParameterError for ids that the vocabulary has not, ContextExceededError, and EngineError after the end.
         """
@@ -69,7 +73,7 @@ class Readings:
             raise ParameterError(f"a text of {len(tokens)} token ids below {self._vocab} is read from {first} on")
         if len(tokens) > self._context:
             raise ContextExceededError(f"{len(tokens)} tokens are to be read; the context holds {self._context}")
-        stream = RowStream(len(tokens) - first, 4 * self._vocab, self._wake)
+        stream = RowStream(len(tokens) - first, look, self._wake)
         with self._gate:
             if self._over is not None:
                 raise EngineError(f"the engine reads no more texts; {self._over}") from self._over
@@ -122,30 +126,26 @@ class Readings:
         if count < 1:
             return plan
         self._pages.extend(work.id, count)
-        price = self._price(work, count)
+        price = self._price(work, count) if plan.chunks else 0
         reading.rows.tokens += count
-        reading.rows.others_us += price if plan.chunks else 0
-        reading.rows.computing_us += price if plan.chunks else price + self._scheduler.cost.base
+        reading.rows.others_us += price
+        reading.rows.computing_us += price
         rows = min(count, max(0, work.computed + count - work.rows_from))
         return replace(plan, reading=Chunk(work, work.computed, count, rows))
 
     def _affordable(self, plan: Plan, reading: Reading) -> int:
-        """Tokens of it that this step can bear."""
+        """Tokens of it that this step can bear; one at least where it has the step to itself."""
         work, limits, cost = reading.work, self._scheduler.limits, self._scheduler.cost
         silent = max(0, work.rows_from - work.computed)  # tokens before the first whose row is wanted
-        room = reading.rows.single if plan.chunks else reading.rows.room
-        rows = min(limits.max_rows - sum(chunk.rows for chunk in plan.chunks), room)
-        most = min(work.due, limits.max_tokens - plan.tokens, silent + rows)
+        rows = min(limits.max_rows - sum(chunk.rows for chunk in plan.chunks), reading.rows.room)
         budget = self._saved if plan.chunks else max(cost.base, limits.step_us - cost.base)
-        each = int(reading.rows.microseconds) if plan.chunks else 0
-        count = min(most, cost.affordable(budget, work.computed))
+        count = min(work.due, limits.max_tokens - plan.tokens, silent + rows, cost.affordable(budget, work.computed))
+        each = int(reading.rows.microseconds)
         while count > silent and count > 0 and self._price(work, count) + (count - silent) * each > budget:
             count -= 1
-        if not plan.chunks:
-            count = max(1, count)
-        count = self._held(work, max(0, count))
+        count = self._held(work, max(count, 0 if plan.chunks else 1))
         if plan.chunks and count:
-            self._saved -= self._price(work, count) + max(0, count - silent) * each
+            self._saved -= self._price(work, count)  # looking is paid for when it is done
         return count
 
     def _price(self, work: Work, count: int) -> int:
@@ -163,18 +163,23 @@ class Readings:
         needs.append(self._pages.need(work.id, work.computed + count))
         return all(map(ge, self._pages.available, map(sum, zip(*needs, strict=True))))
 
-    def settle(self, plan: Plan, logits: Rows | CutawayError) -> None:
-        """Hand out the rows of the plan's reading, which follow those of the requests."""
+    def settle(self, plan: Plan, logits: Rows | CutawayError, milliseconds: float) -> None:
+        """Hand out the rows of the plan's reading, which follow those of the requests. milliseconds: of the step."""
         if plan.reading is None:
             return
         chunk, reading = plan.reading, self._line[0]
+        stream = reading.rows
+        stream.computing_us += 0 if plan.chunks else int(1e3 * milliseconds)
         if isinstance(logits, CutawayError):
             self._release()
-            reading.rows.fail(logits)
+            stream.fail(logits)
             return
         first = sum(chunk.rows for chunk in plan.chunks)
         for row in range(first, first + chunk.rows):
-            reading.rows.put(logits.row(row))
+            took = stream.put(logits.row(row))
+            if plan.chunks:
+                self._saved -= took
+                stream.others_us += took
         work = chunk.work
         work.computed += chunk.count
         work.rows_from = max(work.rows_from, work.computed)

@@ -1,4 +1,4 @@
-"""Rows of logits on their way from the engine's thread to whoever looks at a text that is known already."""
+"""What is seen of rows of logits on its way from the engine's thread to whoever reads a text that is known already."""
 
 from __future__ import annotations
 
@@ -6,83 +6,89 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from time import perf_counter
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeVar
 
+from cutaway.engine.failure import as_ours
 from cutaway.errors import CutawayError
 from cutaway.ops.protocol import F32
 
-AHEAD_BYTES = 16 << 20  # of rows that were computed and are not yet taken
-AHEAD_ROWS = 16  # at most, for what lies here is looked at at once, whoever has come meanwhile
+T = TypeVar("T")
+AHEAD = 16  # results that may lie here and are not yet taken
 _DECAY = 0.9  # a row's weight in the mean time halves after 7 more
 
 
-class RowStream:
-    """An iterator over `count` rows, float32 [vocab] each, a copy of its own. Memory is bounded: the engine computes
-    no more while AHEAD_BYTES of rows wait here. Iterate from one thread; leaving it (close, `with`) ends the reading.
+def copied(row: F32) -> F32:
+    """The row itself, to be kept."""
+    return row.copy()
 
-    tokens: that were computed for it; computing_us: microseconds of the engine's steps, by its own prediction;
-    others_us: those of them by which steps of requests were longer.
-    An iteration raises the error with which the engine ended, if it did.
+
+class RowStream(Generic[T]):
+    """An iterator over `count` results, one a row. Memory is bounded: the engine computes no more while AHEAD of them
+    lie here. Iterate from one thread; leaving it (close, `with`) ends the reading.
+
+    look: makes the result of a row, float32 [vocab], which is good only as long as it runs. The engine's thread calls
+    it, between two steps, since beside a step it would take a core from it; so its time is known, and counted.
+    tokens: that were computed; computing_us, looking_us: microseconds of the engine's steps, and of `look`; others_us:
+    of both, by how much steps of requests were longer (for computing by the engine's own prediction).
+    An iteration raises the error with which the engine or `look` ended, if one did.
     """
 
-    def __init__(self, count: int, row_bytes: int, wake: Callable[[], None]) -> None:
+    def __init__(self, count: int, look: Callable[[F32], T], wake: Callable[[], None]) -> None:
         """wake: tells the engine that there is room again, or that nobody wants more."""
-        self.ahead = max(1, min(AHEAD_ROWS, count, AHEAD_BYTES // max(1, row_bytes)))
-        self.count = count
-        self.tokens = self.computing_us = self.others_us = 0  # what it has cost; the engine's thread writes it
-        self.left = count  # rows that are not computed yet; the engine's thread writes it
+        self.count = self.left = count  # left: rows that are not computed yet; the engine's thread writes it
+        self.tokens = self.computing_us = self.looking_us = self.others_us = 0
         self.closed = False
-        self.microseconds = 0.0  # that the asker takes for one row, the mean of the last ones
-        self._rows: SimpleQueue[F32 | CutawayError] = SimpleQueue()
+        self.microseconds = 0.0  # that `look` takes for one row, the mean of the last ones; 0: unknown
+        self._look = look
+        self._results: SimpleQueue[tuple[T | None, CutawayError | None]] = SimpleQueue()
         self._wake = wake
         self._untaken = count
-        self._taken: float | None = None
 
     # --- the engine's thread ----------------------------------------------------------------------------------------
     @property
     def room(self) -> int:
-        """Rows that may be computed now: none until half of what may lie here is free, so that steps are not tiny."""
-        free = self.ahead - self._rows.qsize()
-        return min(free, self.left) if free >= min(self.left, -(-self.ahead // 2)) else 0
+        """Rows that may be computed now: one until it is known what `look` takes; none until half of what may lie here
+        is free, so that steps are not tiny."""
+        free = AHEAD - self._results.qsize()
+        if free < min(self.left, AHEAD // 2):
+            return 0
+        return min(free, self.left, AHEAD if self.microseconds else 1)
 
-    @property
-    def single(self) -> int:
-        """Rows that may be computed beside requests: one, when all others were looked at."""
-        return min(1, self.left) if self._rows.empty() else 0
-
-    def put(self, row: F32) -> None:
-        """Takes the next row, which is copied."""
-        self.left -= 1
-        self._rows.put(row.copy())
+    def put(self, row: F32) -> int:
+        """Looks at the next row. Returns the microseconds that it took."""
+        if self.closed or not self.left:
+            return 0
+        began = perf_counter()
+        try:
+            self._results.put((self._look(row), None))
+        except Exception as error:
+            self.fail(as_ours(error, "a row could not be looked at"))
+        took = (perf_counter() - began) * 1e6
+        self.microseconds += (took - self.microseconds) * (1 - _DECAY if self.microseconds else 1.0)
+        self.left = max(0, self.left - 1)
+        self.looking_us += int(took)
+        return int(took)
 
     def fail(self, error: CutawayError) -> None:
         """No more rows come, because of this."""
         self.left = 0
-        self._rows.put(error)
+        self._results.put((None, error))
 
     # --- the asker's ------------------------------------------------------------------------------------------------
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> F32:
-        self._note()
+    def __next__(self) -> T:
         if self.closed or not self._untaken:
             raise StopIteration
-        row = self._rows.get()
+        result, error = self._results.get()
         self._untaken -= 1
-        if isinstance(row, CutawayError):
+        if error is not None:
             self.closed = True
-            raise row
-        if self.left:
+            raise error
+        if self.room:
             self._wake()
-        self._taken = perf_counter()
-        return row
-
-    def _note(self) -> None:
-        if self._taken is not None:
-            took = (perf_counter() - self._taken) * 1e6
-            self.microseconds += (took - self.microseconds) * (1 - _DECAY if self.microseconds else 1.0)
-            self._taken = None
+        return result  # type: ignore[return-value]
 
     def close(self) -> None:
         """Nobody wants more of them. Twice is harmless."""

@@ -233,7 +233,7 @@ class Sampler:
         inverse, stages = 1.0 / temperature, truncations(self.params, len(row), self._moment(row, top))
         if views is not None:
             views.add("temperature", row, top, inverse)
-        kept = candidates(row, top, inverse, self._count(len(row), whole=views is not None))
+        kept = candidates(row, top, inverse, self._count(len(row)))
         for name, stage in stages:
             kept = stage(kept)
             if views is not None:
@@ -246,9 +246,9 @@ class Sampler:
         coin = uniform53(self.seed, self.choice, len(self._history.generated), use=1) / 2**53
         return Moment(coin, self.most_surprise, lambda ids: odds_of(row[ids], top, 1.0))
 
-    def _count(self, vocab: int, *, whole: bool) -> int:
+    def _count(self, vocab: int) -> int:
         k = int(self.params.top_k)
-        return vocab if whole or k <= 0 else min(k, vocab)
+        return vocab if k <= 0 else min(k, vocab)
 
     def _told(self, raw: Row, token: int, kept: Candidates | None, views: Views | None = None) -> Choice:
         wanted = self.params.logprobs

@@ -23,7 +23,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 from cutaway.sampling.params import SamplingParams
 from cutaway.sampling.patterns import Pattern
@@ -41,7 +41,6 @@ StopKind = Literal[
     "cancelled",
     "error",
 ]
-STOP_KINDS: tuple[StopKind, ...] = get_args(StopKind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,7 @@ def _lifespan(service: Service, failed: Callable[[], None] | None) -> Lifespan:
         await asyncio.to_thread(service.flights.close)
         if service.telemetry is not None:
             await asyncio.to_thread(service.telemetry.close)
+        service.turns.close()
         service.threads.shutdown()
         await asyncio.to_thread(service.log.flush)
 

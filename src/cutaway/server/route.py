@@ -58,7 +58,8 @@ class RouteTable:
     def __init__(self, routes: Iterable[Route]) -> None:
         placed = [(path, route) for route in routes for path in route.paths]
         self._exact = {path: route for path, route in placed if "{" not in path}
-        self._prefixes = {path.partition("{")[0]: route for path, route in placed if "{" in path}
+        ends = [(path.partition("{")[0], path.rpartition("}")[2], route) for path, route in placed if "{" in path]
+        self._ends = sorted(ends, key=lambda end: -len(end[1]))  # what follows the parameter tells more
         spaces = {route.dialect.namespace: route.dialect for _, route in placed}
         self._spaces = sorted(spaces.items(), key=lambda space: -len(space[0]))
 
@@ -66,7 +67,7 @@ class RouteTable:
         """The route of a path, or None if the path is not served."""
         if path in self._exact:
             return self._exact[path]
-        return next((route for prefix, route in self._prefixes.items() if path.startswith(prefix)), None)
+        return next((r for before, behind, r in self._ends if path.startswith(before) and path.endswith(behind)), None)
 
     def dialect(self, path: str) -> Dialect:
         """The dialect of any path, served or not."""

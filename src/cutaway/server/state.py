@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from starlette.requests import HTTPConnection, Request
 
 from cutaway.config import Config, sampling_settings
+from cutaway.server.inspect.turns import Turns
 from cutaway.server.models.pool import Roster
 from cutaway.server.observe.logs import Log
 from cutaway.server.observe.metrics import Metrics
@@ -42,6 +43,7 @@ class Service:
     flights: FlightRecorder = field(default_factory=lambda: FlightRecorder(None))
     admin: AdminToken = field(default_factory=AdminToken)
     began: float = field(default_factory=time)
+    turns: Turns = field(default_factory=Turns)
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "cutaway-prepare"))
 
     @property

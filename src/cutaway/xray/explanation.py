@@ -151,6 +151,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
             "rows": explanation.cost.rows,
             "tokens_computed": explanation.cost.tokens,
             "engine_milliseconds": round(explanation.cost.milliseconds, 3),
+            "looking_milliseconds": round(explanation.cost.looking_ms, 3),
             "others_milliseconds": round(explanation.cost.others_ms, 3),
             "others_share_limit": 1 / SHARE,
         },

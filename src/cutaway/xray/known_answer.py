@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cutaway.errors import RecordError
 from cutaway.sampling import SamplingParams, StopReason
-from cutaway.sampling.stop import STOP_KINDS
-from cutaway.xray.record import RequestRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +24,7 @@ class KnownAnswer:
 
     stop: why it ended; None: nobody wrote it down. slides: (tokens of the answer before it, the prompt from then on),
     in order, where the context slid. own_stages: stages that were functions, and that the record could not hold.
+    warnings: that went with it.
     """
 
     prompt: tuple[int, ...]
@@ -37,6 +35,7 @@ class KnownAnswer:
     stop: StopReason | None = None
     slides: tuple[tuple[int, tuple[int, ...]], ...] = ()
     own_stages: int = 0
+    warnings: tuple[str, ...] = ()
 
     def passages(self) -> Iterator[Passage]:
         """The answer's parts, each behind the prompt that it was computed behind."""
@@ -48,26 +47,3 @@ class KnownAnswer:
             prompt = shorter
         if start < len(self.answer):
             yield Passage(prompt, start, len(self.answer))
-
-
-def known_of(record: RequestRecord) -> KnownAnswer:
-    """The answer of a record. Raises RecordError where the record holds figures only."""
-    if record.prompt_ids is None or record.token_ids is None:
-        raise RecordError(
-            f"the record {record.id} holds figures only: its token ids are needed",
-            hint="a server keeps them at the level contents",
-        )
-    slides = tuple((slide.after, slide.prompt) for slide in record.slides if slide.prompt is not None)
-    return KnownAnswer(
-        record.prompt_ids, record.token_ids, record.parameters, record.seed, record.choice, _stop(record), slides,
-        record.own_stages,
-    )  # fmt: skip
-
-
-def _stop(record: RequestRecord) -> StopReason | None:
-    """None for a kind that this version does not know."""
-    end = record.end
-    kind = next((kind for kind in STOP_KINDS if kind == end.kind), None)
-    if kind is None:
-        return None
-    return StopReason(kind, end.matched, max(0, record.tokens - 1))

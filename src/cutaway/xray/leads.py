@@ -82,8 +82,8 @@ def _continued(
     while len(chosen) < length:
         if len(tokens) >= engine.context:
             return chosen, text + stops.finish(), "context"
-        with engine.read(tokens, len(tokens) - 1, key=key) as rows:
-            token = sampler.choose(next(rows)).token
+        with engine.read(tokens, len(tokens) - 1, key=key, look=lambda row: sampler.choose(row).token) as rows:
+            token = next(rows)
             if cost is not None:
                 cost.add(rows)
         chosen.append(token)

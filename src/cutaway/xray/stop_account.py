@@ -150,4 +150,4 @@ def _why(stop: StopReason | None, known: KnownAnswer, tokenizer: Tokenizer) -> s
         "time": f"time_limit was reached: {params.time_limit} s",
         "cancelled": "it was cancelled",
         "error": "the engine failed",
-    }[stop.kind]
+    }.get(stop.kind, f"it ended by {stop.kind!r}, which this version does not know")

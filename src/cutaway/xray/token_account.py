@@ -9,8 +9,9 @@ Units: probabilities 0 to 1; entropies, divergences and margins in nats; ranks a
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -23,21 +24,26 @@ from cutaway.sampling.stages.ledger import View, divergence, stage_record
 from cutaway.text import Tokenizer
 from cutaway.xray.known_answer import KnownAnswer
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class Cost:
     """What accounts have cost. rows: of logits; tokens: computed for them, cached ones left out; milliseconds: of the
-    engine's steps, by its own prediction, of those that others shared alike; others_ms: of that, what requests lost."""
+    engine's steps; looking_ms: of what was made of the rows; others_ms: of both, by how much steps of requests were
+    longer (for computing by the engine's own prediction)."""
 
     rows: int = 0
     tokens: int = 0
     milliseconds: float = 0.0
+    looking_ms: float = 0.0
     others_ms: float = 0.0
 
-    def add(self, stream: RowStream) -> None:
+    def add(self, stream: RowStream[Any]) -> None:
         self.rows += stream.count
         self.tokens += stream.tokens
         self.milliseconds += stream.computing_us / 1e3
+        self.looking_ms += stream.looking_us / 1e3
         self.others_ms += stream.others_us / 1e3
 
 
@@ -115,10 +121,13 @@ def account(
     end = len(known.answer) if last is None else min(last + 1, len(known.answer))
     sampler = sampler_at(engine, known, first, key=key, cost=cost)
     ends = ending_ids(engine, known)
-    for position, row in _rows(engine, known, first, end, key, cost):
+
+    def told(position: int, row: F32) -> TokenAccount:
         token = known.answer[position]
         review = sampler.review(row, token)
-        yield _told(engine.tokenizer, review.views, position, token, review.drawn, ends, best, also)
+        return _told(engine.tokenizer, review.views, position, token, review.drawn, ends, best, also)
+
+    yield from _looked(engine, known, first, end, told, key, cost)
 
 
 def sampler_at(
@@ -130,24 +139,41 @@ def sampler_at(
         for token in known.answer[:position]:
             sampler.accept(token)
         return sampler
-    for at, row in _rows(engine, known, 0, position, key, cost):  # its state depends on what each token was drawn from
+
+    def reviewed(at: int, row: F32) -> None:  # its state depends on what each token was drawn from
         sampler.review(row, known.answer[at])
+
+    for _ in _looked(engine, known, 0, position, reviewed, key, cost):
+        pass
     return sampler
 
 
-def _rows(
-    engine: Engine, known: KnownAnswer, first: int, end: int, key: Hashable, cost: Cost | None
-) -> Iterator[tuple[int, F32]]:
-    """Positions of the answer, and the rows of logits that they were drawn from."""
+def _looked(
+    engine: Engine, known: KnownAnswer, first: int, end: int, look: Callable[[int, F32], T], key: Hashable,
+    cost: Cost | None,
+) -> Iterator[T]:  # fmt: skip
+    """What `look` makes of each position of the answer and the row of logits that its token was drawn from."""
     for passage in known.passages():
         start, stop = max(first, passage.start), min(end, passage.end)
         if start >= stop:
             continue
         tokens = [*passage.prompt, *known.answer[: stop - 1]]
-        with engine.read(tokens, len(passage.prompt) + start - 1, key=key) as rows:
-            yield from enumerate(rows, start)
+        looking = _Positions(look, start)
+        with engine.read(tokens, len(passage.prompt) + start - 1, key=key, look=looking) as rows:
+            yield from rows
             if cost is not None:
                 cost.add(rows)
+
+
+class _Positions(Generic[T]):
+    """Counts the rows from a position of the answer on."""
+
+    def __init__(self, look: Callable[[int, F32], T], first: int) -> None:
+        self._look, self._next = look, first
+
+    def __call__(self, row: F32) -> T:
+        self._next += 1
+        return self._look(self._next - 1, row)
 
 
 def sampler_of(engine: Engine, known: KnownAnswer) -> Sampler:

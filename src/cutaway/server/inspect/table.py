@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cutaway.server.inspect import requests, server
+from cutaway.server.inspect import explain, requests, server
 from cutaway.server.route import Route
 
 INSPECT_ROUTES = (
@@ -10,4 +10,5 @@ INSPECT_ROUTES = (
     Route("GET", "/x/server", server.show_server),
     Route("GET", "/x/requests", requests.list_requests),
     Route("GET", "/x/requests/{id}", requests.show_request),
+    Route("GET", "/x/requests/{id}/explain", explain.explain_request),
 )
