@@ -75,7 +75,7 @@ def beside(engine: Engine, known: KnownAnswer, clients: int, block: float, pairs
                     try:
                         done.append(explain(engine, known, stopped=stop).milliseconds)
                     except Exception as error:  # the block ended
-                        if getattr(error, "code", "") != "cancelled":
+                        if getattr(error, "code", "") != "explaining":
                             raise
             else:
                 time.sleep(block)

@@ -12,22 +12,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, cast, overload
+from typing import Any, Literal, Self, cast
 
-from cutaway.engine import (
-    AnswerStream,
-    CostModel,
-    EngineCore,
-    Limits,
-    Result,
-    RowStream,
-    Shorten,
-    Sink,
-    Status,
-    Stream,
-    status_of,
-)
-from cutaway.engine.row_stream import copied
+from cutaway.engine import AnswerStream, CostModel, EngineCore, Limits, Result, Shorten, Sink, Status, Stream, status_of
+from cutaway.engine.row_stream import RowStream, copied
 from cutaway.engine.watch import Watch
 from cutaway.errors import ParameterError
 from cutaway.formats import ModelFile, open_model
@@ -43,7 +31,6 @@ from cutaway.text.chat.clock import clock
 from cutaway.trace import NULL, Recorder
 
 KEY_KL = {"int8": "0.0037 to 0.0182", "fp8": "0.0078 to 0.0143"}  # docs/numerics.md, values in bf16
-T = TypeVar("T")
 Message = Mapping[str, Any]
 Prompt = str | Sequence[int] | Sequence[Message]
 """A text (continued as it is), token ids, or chat messages (rendered with the model's template)."""
@@ -241,21 +228,11 @@ class Engine:
         seed = self._seeds.getrandbits(53) if self._seeds is not None and params.seed is None else None
         return self._core.submit(tokens, params, seed=seed, key=key, sink=sink, name=name, shorten=shorten)
 
-    @overload
-    def read(self, tokens: Sequence[int], first: int, *, key: Hashable = None) -> RowStream[F32]: ...
-
-    @overload
-    def read(
-        self, tokens: Sequence[int], first: int, *, key: Hashable = None, look: Callable[[F32], T]
-    ) -> RowStream[T]: ...
-
     def read(
         self, tokens: Sequence[int], first: int, *, key: Hashable = None, look: Callable[[F32], Any] = copied
     ) -> RowStream[Any]:
-        """The rows of logits of a text that is known, behind all requests and at a bounded price for them
-        (engine/readings.py), or what `look` makes of each. Row i, float32 [vocab], speaks of the token behind position
-        first + i; `look` runs in the engine's thread: it must be quick, and copy what it keeps. key: as in `submit`.
-        Raises ParameterError, ContextExceededError, EngineError."""
+        """The rows of logits of a text that is known, or what `look` makes of each, behind all requests; see
+        `Readings.open`. Row i, float32 [vocab], speaks of the token behind position first + i. Raises as that."""
         return self._core.readings.open(tokens, first, key, look)
 
     def status(self) -> Status:

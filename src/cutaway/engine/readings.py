@@ -66,6 +66,7 @@ class Readings:
     ) -> RowStream[Any]:
         """What `look` makes of the rows at the positions `first` to the last of `tokens`: row i speaks of the token
         behind position first + i. key: as of a request.
+        look: runs in the engine's thread; it must be quick, and copy what it keeps.
 
         Raises ParameterError for ids that the vocabulary has not, ContextExceededError, and EngineError after the end.
         """

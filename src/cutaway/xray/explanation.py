@@ -112,7 +112,7 @@ def _leads(
 def _goes_on(stopped: Callable[[], bool]) -> bool:
     """Always, or EngineError."""
     if stopped():
-        raise EngineError("nobody waits for the explanation any more", code="cancelled")
+        raise EngineError("nobody waits for the explanation any more", code="explaining")
     return True
 
 
