@@ -56,7 +56,8 @@ def explain(
     """Explain an answer: each token's probability, rank, alternatives, sampling stages; why it stopped.
 
     The answer is read again behind all other requests; nothing was recorded but its token ids. With @TOKEN: the ledger
-    of that token's sampling stages, and where each alternative would have led.
+    of that token's sampling stages, and where each alternative would have led. Requests that run meanwhile on the same
+    server lose at most a tenth of their time; what it cost is printed at the end (docs/seeing.md).
     """
     from cutaway.xray.find_record import split_place
 
