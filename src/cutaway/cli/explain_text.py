@@ -5,7 +5,6 @@ What is shown is the JSON of an explanation (xray/explanation.py) with attribute
 
 from __future__ import annotations
 
-from textwrap import fill
 from typing import Any
 
 from cutaway.cli.prompt import shortened
@@ -14,6 +13,7 @@ from cutaway.cli.token_strip import LEGEND, Piece, print_strip
 
 LEAST_CERTAIN = 10
 WIDTH = 100
+LED = 31  # columns of what an alternative would have led to
 
 
 def print_explanation(explanation: Any, *, every: bool, width: int = WIDTH) -> None:
@@ -57,18 +57,18 @@ def print_end(explanation: Any, width: int = WIDTH) -> None:
     """Why it stopped, the loop, the findings, and what this cost."""
     _print_stop(explanation.stop, width)
     if explanation.loop is not None:
-        _print_loop(explanation.loop)
+        _print_loop(explanation.loop, width)
     if explanation.findings:
         print()
     for finding in explanation.findings:
         at = "" if finding.token is None else f" at token {finding.token}"
-        print(fill(f"! {finding.code}{at}: {finding.what}", width, subsequent_indent="  ", break_long_words=False))
+        print(wrapped(f"! {finding.code}{at}: {finding.what}", width))
     cost = explanation.cost
     lost = cost.others_milliseconds
     others = f"requests beside it lost {lost:.0f} ms" if lost else "no request ran beside it"
     parts = f"{cost.engine_milliseconds:.0f} ms of steps, {cost.looking_milliseconds:.0f} ms of looking"
-    print(f"\ncost: {cost.milliseconds:.0f} ms for {cost.rows} tokens; {cost.tokens_computed} computed again: {parts}; "
-          f"{others}")  # fmt: skip
+    told = f"{cost.milliseconds:.0f} ms for {cost.rows} tokens; {cost.tokens_computed} computed again: {parts}"
+    print("\n" + wrapped(f"cost: {told}; {others}", width))
 
 
 def print_tokens(tokens: list[Any]) -> None:
@@ -89,7 +89,8 @@ def print_token(explanation: Any) -> None:
     """The one token that was asked for: its ledger, its alternatives, and where they would have led."""
     (one,) = explanation.tokens
     again = "" if one.redrawn == one.token else f"; now #{one.redrawn} would be drawn"
-    print(f"token {one.position} {shortened(one.text, 40)} (#{one.token}), margin {_nats(one.margin)} nats{again}\n")
+    what = f"token {one.position} {shortened(one.text, 40)} (#{one.token})"
+    print(wrapped(f"{what}, margin {_nats(one.margin)} nats{again}", WIDTH) + "\n")
     rows = [
         [
             stage.name, str(stage.kept), f"{stage.entropy:.3f}", _kl(stage.kl), _kl(stage.kl_model),
@@ -111,21 +112,22 @@ def _own_row(one: Any, lead: Any) -> list[str]:
 
 
 def _alternative_row(a: Any, lead: Any) -> list[str]:
-    drawn = _share(a.drawn)
-    return [str(a.rank), shortened(a.text, 16), _share(a.probability), drawn, "", a.cut_by or "", _led(lead)]
+    cut = shortened(a.cut_by, 18) if a.cut_by else ""
+    return [str(a.rank), shortened(a.text, 16), _share(a.probability), _share(a.drawn), "", cut, _led(lead)]
 
 
 def _led(lead: Any) -> str:
     if lead is None:
         return ""
     if lead.refused is not None:
-        return f"(cannot follow: {shortened(lead.refused, 30)})"
-    return shortened(lead.continued, 36) + (f" [{lead.ended}]" if lead.ended else "")
+        return "(cannot follow)"
+    end = f" [{lead.ended}]" if lead.ended else ""
+    return shortened(lead.continued, LED - len(end)) + end
 
 
 def _print_stop(stop: Any, width: int) -> None:
     print()
-    print(fill(f"stopped: {stop.kind}: {stop.why}", width, subsequent_indent="  "))
+    print(wrapped(f"stopped: {stop.kind}: {stop.why}", width))
     if stop.start is not None:
         print(f"  in characters {stop.start} to {stop.end}, tokens {stop.first_token} to {stop.last_token}")
     passed = [end for end in stop.ends if not end.counts]
@@ -133,14 +135,15 @@ def _print_stop(stop: Any, width: int) -> None:
         print(f"  ignore_eos: {', '.join(end.text for end in passed)} did not end it")
     if stop.nearest:
         near = ", ".join(f"{_share(n.probability)} at token {n.position} (rank {n.rank})" for n in stop.nearest[:3])
-        print(fill(f"  end token ({stop.nearest[0].text}) nearest: {near}", width, subsequent_indent="  "))
+        print(wrapped(f"  end token ({stop.nearest[0].text}) nearest: {near}", width))
     if stop.last is not None and stop.kind not in ("end_token", "stop_token"):
         print(f"  at the last token: {_share(stop.last.probability)}, rank {stop.last.rank}")
 
 
-def _print_loop(loop: Any) -> None:
-    print(f"\nloop: {loop.period} tokens, {loop.repeats} times, from token {loop.start} to {loop.end - 1}; alarm at "
-          f"{loop.seen}: {shortened(loop.text, 40)}")  # fmt: skip
+def _print_loop(loop: Any, width: int) -> None:
+    where = f"from token {loop.start} to {loop.end - 1}; alarm at {loop.seen}"
+    print()
+    print(wrapped(f"loop: {loop.period} tokens, {loop.repeats} times, {where}: {shortened(loop.text, 40)}", width))
     if loop.entropy:
         trend = ", ".join(f"{r}: {h:.2f}" for r, h in zip(loop.rounds, loop.entropy, strict=True))
         print(f"  entropy by round: {trend}")
@@ -148,6 +151,23 @@ def _print_loop(loop: Any) -> None:
         print(f"  the end token's best chance inside: {_share(loop.end_probability)}")
     if loop.dry_blind:
         print(f"  DRY does not see it: a round holds its breakers {', '.join(map(repr, loop.dry_blind))}")
+
+
+def wrapped(text: str, width: int) -> str:
+    """In lines of at most so many columns, all but the first indented; a word without blanks is cut where it must."""
+    from rich.cells import cell_len
+
+    lines, line = [], ""
+    for word in text.split(" "):
+        if line.strip() and cell_len(line) + cell_len(word) + 1 > width:
+            lines.append(line)
+            line = " "
+        line += (" " if line else "") + word
+        while cell_len(line) > width:
+            cut = next(at for at in range(len(line), 0, -1) if cell_len(line[:at]) <= width)
+            lines.append(line[:cut])
+            line = "  " + line[cut:]
+    return "\n".join([*lines, line])
 
 
 def _share(value: float) -> str:

@@ -80,7 +80,7 @@ def test_one_token_another_answer_and_alternatives(served: Running) -> None:
     "query",
     [{"at": 12}, {"at": -1}, {"at": "x"}, {"best": 51}, {"lead": 257}, {"first": 5, "last": 4}, {"odd": 1},
      {"tokens": "x"}, {"tokens": '["two words here"]', "at": 1}, {"tokens": '["#99999999"]'}, {"tokens": "[1]"},
-     {"at": "9" * 5000}, {"tokens": "[" * 5000}],
+     {"at": "9" * 5000}, {"tokens": "[" * 2000}],
 )  # fmt: skip
 def test_wrong_queries(served: Running, query: dict[str, Any]) -> None:
     name, _ = answered(served)
