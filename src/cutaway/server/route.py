@@ -59,7 +59,7 @@ class RouteTable:
         placed = [(path, route) for route in routes for path in route.paths]
         self._exact = {path: route for path, route in placed if "{" not in path}
         ends = [(path.partition("{")[0], path.rpartition("}")[2], route) for path, route in placed if "{" in path]
-        self._ends = sorted(ends, key=lambda end: -len(end[1]))  # what follows the parameter tells more
+        self._ends = sorted(ends, key=lambda end: -len(end[1]))  # the longest text behind the parameter first
         spaces = {route.dialect.namespace: route.dialect for _, route in placed}
         self._spaces = sorted(spaces.items(), key=lambda space: -len(space[0]))
 
