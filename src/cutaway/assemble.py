@@ -229,11 +229,11 @@ class Engine:
         return self._core.submit(tokens, params, seed=seed, key=key, sink=sink, name=name, shorten=shorten)
 
     def read(
-        self, tokens: Sequence[int], first: int, *, key: Hashable = None, look: Callable[[F32], Any] = copied
+        self, tokens: Sequence[int], first: int, *, key: Hashable = None, look: Callable[[F32], Any] | None = None
     ) -> RowStream[Any]:
         """The rows of logits of a text that is known, or what `look` makes of each, behind all requests; see
         `Readings.open`. Row i, float32 [vocab], speaks of the token behind position first + i. Raises as that."""
-        return self._core.readings.open(tokens, first, key, look)
+        return self._core.readings.open(tokens, first, key, look or copied)
 
     def status(self) -> Status:
         """At this moment."""
