@@ -66,7 +66,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 def test_the_whole_answer(record: Record, capsys: pytest.CaptureFixture[str]) -> None:
     path = record()
-    shown = told(capsys, path)
+    shown = " ".join(told(capsys, path).split())
     assert "stopped: length: max_tokens was reached: 24 tokens" in shown
     assert "the 10 least certain of 24 tokens" in shown and "cost: " in shown and "no request ran beside it" in shown
     found = json.loads(told(capsys, path, "--json"))
