@@ -149,8 +149,7 @@ class Scheduler:
             silent = max(0, work.rows_from - work.computed)  # tokens before the first row of logits
             least = work is head or not work.reads  # answers continue
             count = grants[work.id] = max(int(least), min(most, silent + rows - (sharers - 1)))
-            tokens -= count
-            rows -= max(0, count - silent)
+            tokens, rows = tokens - count, rows - max(0, count - silent)
             spent = self.cost.predict(count, pairs(work.computed, count)) - self.cost.base
             quick, time = quick - spent, time - spent
             if work.reads and 1 < count == work.due:  # this step gives its first token
