@@ -23,6 +23,12 @@ def result_of(text: str, kind: Any = "end_token") -> Result:
     return Result((answer,), (1, 2), Usage(2, 1, 0), 1)
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine here is no engine; tests/cli/test_records.py has the records of real ones."""
+    monkeypatch.setattr("cutaway.cli.chat.keep", lambda *_: None)
+
+
 class FakePieces:
     """A stream that is interrupted after its first piece, and then goes on to its end."""
 
