@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, cast
 
 from cutaway.engine import AnswerStream, CostModel, EngineCore, Limits, Result, Shorten, Sink, Status, Stream, status_of
+from cutaway.engine.inside import Inside
 from cutaway.engine.row_stream import RowStream, copied
 from cutaway.engine.watch import Watch
 from cutaway.errors import ParameterError
@@ -83,6 +84,7 @@ class Engine:
         context: tokens of a prompt and its answer together.
         memory: its memory plan in bytes. path, manifest: its source. warnings: about the model and its loading.
         backend: computes it (None if none was given). options: how it was loaded. watch: observes it while it works.
+        inside: the parts that compute a step (None if none were given).
         date: the time that templates see, in seconds since 1970; None: the clock.
         defaults: the parameters of a request without any (the model's own values if its files have some).
     """
@@ -91,6 +93,7 @@ class Engine:
         self, core: EngineCore, file: ModelFile, *, spec: ModelSpec, tokenizer: Tokenizer,
         template: ChatTemplate | None, memory: MemoryPlan, manifest: Manifest | None = None, seed: int | None = None,
         warnings: Sequence[str] = (), backend: Description | None = None, options: Options = UNSAID,
+        inside: Inside | None = None,
     ) -> None:
         """Made by `load`. core: not yet started."""
         self.tokenizer, self.template = tokenizer, template
@@ -99,7 +102,7 @@ class Engine:
         self.path = file.path
         self.manifest = manifest
         self.warnings = tuple(warnings)
-        self.backend, self.options = backend, options
+        self.backend, self.options, self.inside = backend, options, inside
         self.date: float | None = None
         self.defaults = preset("chat", generation_settings(file.path, file.metadata), recommended(manifest))
         self._core = core.start()
@@ -154,8 +157,9 @@ class Engine:
             file, spec, backend, context=context, rope_scaling=options.rope_scaling, warnings=notes
         )
         decoder.open_cache(plan.layout)
+        inside = Inside(decoder, plan.layout, decoder.step_function())
         core = EngineCore(
-            decoder.step_function(), plan.layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
+            inside.run, plan.layout, tokenizer, vocab=spec.vocab, context=context, recorder=recorder,
             speculate=options.speculate is not None, hashing=options.record_hashes,
             cost=CostModel.for_weights(memory.weight_bytes),
             limits=Limits(max_requests=options.max_requests, max_tokens=limits.tokens, max_rows=limits.rows,
@@ -164,7 +168,7 @@ class Engine:
         return cls(
             core, file, spec=spec, tokenizer=tokenizer, template=template, memory=memory, manifest=manifest, seed=seed,
             warnings=[*cautions(spec, tokenizer, context, options.rope_scaling), *notes, *_warnings(options, about)],
-            backend=about, options=options,
+            backend=about, options=options, inside=inside,
         )  # fmt: skip
 
     # --- asking -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from rich.cells import cell_len
 
 from cutaway.cli import main
 from cutaway.cli.prompt import shortened
+from cutaway.sampling import SamplingParams
+from cutaway.xray.record import Ending, RequestRecord, System
+from cutaway.xray.record_json import dump_record
 
 pytestmark = pytest.mark.models
 CHAT = [
@@ -59,6 +63,23 @@ def test_a_body_of_a_request_and_a_text_are_the_same_chat(
     with_system = json.loads(run(capsys, "Hi", "--system", "Be brief.", *model))
     assert with_system["tokens"][3]["role"] == "system"
     assert json.loads(run(capsys, "Hi", "--raw", *model))["token_count"] == 1
+
+
+def test_a_record_of_a_served_request(
+    smollm2_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = System("smollm2", "", "0", "avx2", "native", "bf16", "bf16", 512)
+    record = RequestRecord(
+        id="0" * 16, request="r", caller="local", began=0.0, path="/v1/completions", level="contents", system=system,
+        parameters=SamplingParams(), seed=1, prompt_tokens=3, tokens=0, end=Ending("length"), prompt_ids=(1, 2, 1),
+        token_ids=(),
+    )  # fmt: skip
+    file = tmp_path / "record.json"
+    file.write_text(dump_record(record))
+    told = json.loads(run(capsys, str(file), "-m", str(smollm2_path), "--json"))
+    assert [t["id"] for t in told["tokens"]] == [1, 2, 1] and {t["by"] for t in told["tokens"]} == {"unknown"}
+    file.write_text(dump_record(replace(record, level="figures", prompt_ids=None, token_ids=None)))
+    assert "does not hold the prompt" in run(capsys, str(file), "-m", str(smollm2_path), status=2)
 
 
 def test_beside_another_model_and_another_template(

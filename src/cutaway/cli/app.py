@@ -33,6 +33,7 @@ from cutaway.cli.run import run
 from cutaway.cli.serve import serve
 from cutaway.cli.terminal import prepare_streams
 from cutaway.cli.tokens import tokens
+from cutaway.cli.trace import trace
 from cutaway.cli.version import version
 from cutaway.errors import CutawayError
 
@@ -64,7 +65,8 @@ def options(
 
 
 COMMANDS = (
-    run, chat, serve, pull, models, rm, tokens, prompt, requests, explain, replay, branch, presets, plan, version,
+    run, chat, serve, pull, models, rm, tokens, prompt, requests, explain, trace, replay, branch, presets, plan,
+    version,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(cls=Command)(command)

@@ -35,7 +35,7 @@ class PromptOptions:
     """What the prompt is made with, and how it is shown."""
 
     model: Annotated[str, option("--model", "-m", help="Whose template and tokenizer. [smollm2-135m]")] = DEFAULT_MODEL
-    file: Annotated[Path | None, option("--file", "-f", help="A JSON file: messages, or a request's body.")] = None
+    file: Annotated[Path | None, option("--file", "-f", help="A JSON file: messages, a body, or a record.")] = None
     system: Annotated[str | None, option("--system", "-s", help="The system message of a text.")] = None
     raw: Annotated[bool, option("--raw", help="The text as it is: no chat template.")] = False
     template: Annotated[Path | None, option("--template", help="This chat template instead of the model's.")] = None

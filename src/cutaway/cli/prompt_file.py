@@ -42,7 +42,8 @@ def asked_of(
 
 
 def _of_json(text: str, name: str) -> PromptInput:
-    """A list of messages; or the body of a request: messages, with tools and the rest, or prompt, a text or ids."""
+    """A list of messages; the body of a request: messages, with tools and the rest, or prompt, a text or ids; or the
+    record of a served request."""
     from cutaway.xray.prompt_account import PromptInput
 
     try:
@@ -59,9 +60,21 @@ def _of_json(text: str, name: str) -> PromptInput:
             raise ParameterError(f"{name}: chat_template_kwargs must be an object")
         rest = {key: body[key] for key in _TEMPLATE if body.get(key) is not None}
         return PromptInput(messages=body["messages"], variables=dict(variables or {}), **rest)
+    if body.get("record") == "request":
+        return _of_record(body, name)
     given = body.get("prompt")
     if isinstance(given, str):
         return PromptInput(text=given)
     if isinstance(given, list) and given and all(type(token) is int for token in given):
         return PromptInput(ids=given)
     raise ParameterError(f"{name} has neither messages nor a prompt (a text, or token ids)")
+
+
+def _of_record(body: Any, name: str) -> PromptInput:
+    from cutaway.xray.prompt_account import PromptInput
+    from cutaway.xray.record_json import record_from
+
+    record = record_from(body)
+    if record.prompt_ids is None:
+        raise ParameterError(f"{name} is a record of figures only: it does not hold the prompt")
+    return PromptInput(ids=record.prompt_ids)

@@ -2,6 +2,7 @@
 
 from cutaway.engine.cost import CostModel
 from cutaway.engine.events import Event, Finished, Logprob, Timings, TokenChosen, TokenLogprob, Usage
+from cutaway.engine.inside import Inside
 from cutaway.engine.loop import EngineCore
 from cutaway.engine.prompt_fitting import Fitted, fitted, fitted_text
 from cutaway.engine.request import Request, Sink, Stream
@@ -22,6 +23,7 @@ __all__ = [
     "Event",
     "Finished",
     "Fitted",
+    "Inside",
     "Limits",
     "Logprob",
     "Look",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -159,19 +160,38 @@ class Recording:
         return self._once(e, make)
 
 
+Watcher = Callable[[Step, list[float]], None]
+"""Takes a step that was run op by op, and the clock (`perf_counter`) before its first op and after each."""
+
+
 class RecordedStep:
-    """A whole forward pass as one call: a step to its rows of logits, valid until the next call."""
+    """A whole forward pass as one call: a step to its rows of logits, valid until the next call.
+
+    watcher: while it is set, steps are run op by op, with the same bits, and it receives the times. Any thread may set
+    it; it takes effect with the next step.
+    """
 
     def __init__(self, recording: Recording, logits: Value, team: Any) -> None:
         self.program = recording.program
         self._logits = logits
         self._team = team
         self._ops = len(recording.program)
+        self.watcher: Watcher | None = None
         self.program.reserve()  # the maximum of any step, so that memory does not depend on the steps that came
 
     def __call__(self, step: Step) -> HostRows:
-        run_ops(self.program, step, 0, self._ops)
+        if (watcher := self.watcher) is None:
+            run_ops(self.program, step, 0, self._ops)
+        else:
+            watcher(step, self._one_by_one(step))
         return HostRows(self.program.view(self._logits.buffer, len(step.rows)), self._team)
+
+    def _one_by_one(self, step: Step) -> list[float]:
+        marks = [perf_counter()]
+        for op in range(self._ops):
+            run_ops(self.program, step, op, op + 1)
+            marks.append(perf_counter())
+        return marks
 
 
 def run_ops(program: Any, step: Step, begin: int, end: int) -> None:
