@@ -23,6 +23,7 @@ from cutaway.formats import ModelFile, open_model
 from cutaway.model import ModelSpec, RopeScaling, cautions, load_decoder, parse_rope_scaling
 from cutaway.ops.backend import Description, StepLimits
 from cutaway.ops.backends import BACKENDS, open_backend
+from cutaway.ops.held_memory import Growth
 from cutaway.ops.protocol import F32, KVType
 from cutaway.planner import LoadOptions, MemoryPlan, check_kv_types, check_memory, plan_load
 from cutaway.registry import Manifest, Progress, recommended, resolve
@@ -82,7 +83,7 @@ class Engine:
     Attributes:
         tokenizer, template (None if the model has none), spec: of the model.
         context: tokens of a prompt and its answer together.
-        memory: its memory plan in bytes. path, manifest: its source. warnings: about the model and its loading.
+        memory: its memory plan in bytes; growth: as measured. path, manifest: its source. warnings: about the model.
         backend: computes it (None if none was given). options: how it was loaded. watch: observes it while it works.
         inside: the parts that compute a step (None if none were given).
         date: the time that templates see, in seconds since 1970; None: the clock.
@@ -93,7 +94,7 @@ class Engine:
         self, core: EngineCore, file: ModelFile, *, spec: ModelSpec, tokenizer: Tokenizer,
         template: ChatTemplate | None, memory: MemoryPlan, manifest: Manifest | None = None, seed: int | None = None,
         warnings: Sequence[str] = (), backend: Description | None = None, options: Options = UNSAID,
-        inside: Inside | None = None,
+        inside: Inside | None = None, growth: Growth | None = None,
     ) -> None:
         """Made by `load`. core: not yet started."""
         self.tokenizer, self.template = tokenizer, template
@@ -102,7 +103,8 @@ class Engine:
         self.path = file.path
         self.manifest = manifest
         self.warnings = tuple(warnings)
-        self.backend, self.options, self.inside = backend, options, inside
+        self.backend, self.options = backend, options
+        self.inside, self.growth = inside, growth
         self.date: float | None = None
         self.defaults = preset("chat", generation_settings(file.path, file.metadata), recommended(manifest))
         self._core = core.start()
@@ -149,13 +151,13 @@ class Engine:
         about, limits = backend.describe(), backend.limits
         plan = plan_load(file, options.sizes, backend)
         spec, memory, context = plan.spec, plan.memory, plan.context
-        tokenizer = load_tokenizer(file.path, file.metadata, rows=spec.vocab)
+        growth = Growth()
+        tokenizer = growth.of_tokenizer(lambda: load_tokenizer(file.path, file.metadata, rows=spec.vocab))
         template = load_template(file.path, file.metadata, tokenizer)
         check_memory(memory, backend.free_memory())
         notes: list[str] = []
-        decoder = load_decoder(
-            file, spec, backend, context=context, rope_scaling=options.rope_scaling, warnings=notes
-        )
+        scaling = options.rope_scaling
+        decoder = load_decoder(file, spec, backend, context=context, rope_scaling=scaling, warnings=notes)
         decoder.open_cache(plan.layout)
         inside = Inside(decoder, plan.layout, decoder.step_function())
         core = EngineCore(
@@ -165,10 +167,11 @@ class Engine:
             limits=Limits(max_requests=options.max_requests, max_tokens=limits.tokens, max_rows=limits.rows,
                           step_us=1_000 * options.step_ms, long_us=2_500 * options.step_ms),
         )  # fmt: skip
+        growth.model_is_there()
         return cls(
             core, file, spec=spec, tokenizer=tokenizer, template=template, memory=memory, manifest=manifest, seed=seed,
             warnings=[*cautions(spec, tokenizer, context, options.rope_scaling), *notes, *_warnings(options, about)],
-            backend=about, options=options, inside=inside,
+            backend=about, options=options, inside=inside, growth=growth,
         )  # fmt: skip
 
     # --- asking -----------------------------------------------------------------------------------------------------

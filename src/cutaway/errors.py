@@ -11,15 +11,19 @@ class CutawayError(Exception):
     """Base of all errors that a user's input can cause.
 
     Attributes:
+        figures: the numbers that caused it, by name, where they are kept.
         code: stable and machine-readable, in lower_snake_case.
         hint: what to do about it in one sentence, or "".
     """
 
     code = "error"
 
-    def __init__(self, message: str, *, hint: str = "", code: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", code: str | None = None, figures: dict[str, float] | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
+        self.figures = figures or {}
         self.hint = hint
         if code is not None:
             self.code = code

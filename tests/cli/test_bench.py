@@ -46,10 +46,27 @@ def test_ops_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert {op["op"] for op in step["ops"]} >= {"embed", "project", "attend", "feed", "logits"}
 
 
+def test_shapes_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--ops", "--shapes", "--batches", "1,16") == 0
+    told = capsys.readouterr().out
+    assert "of limit" in told and "batch 1: the products take" in told and "batch 16:" in told
+    assert max(map(len, told.splitlines()[1:-2])) <= 100
+    assert run("--ops", "--shapes", "--batches", "1,16", "--json") == 0
+    shapes = json.loads(capsys.readouterr().out)["shapes"]
+    assert {shape["op"] for shape in shapes} == {"project", "project_add", "feed", "logits"}
+    feed = [shape for shape in shapes if shape["op"] == "feed"]
+    assert [shape["batch"] for shape in feed] == [1, 16] and feed[0]["bytes"] == feed[1]["bytes"]
+    assert feed[1]["operations"] == 16 * feed[0]["operations"] == 16 * 2 * 2 * 512 * 256
+    assert all(shape["of_limit"] > 0 and shape["seconds"] > 0 for shape in shapes)
+    shares = {shape["shape"]: shape["share_of_weights"] for shape in shapes}
+    assert abs(sum(shares.values()) - 1) < 1e-9
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         ["--prompt", "a"], ["--prompt", "0", "--streams", "0"], ["--streams", "65"], ["--streams", "-1"],
+        ["--shapes", "--batches", "0"], ["--shapes", "--batches", "1,600"],
         ["--kv-k", "int3"], ["--weights", "Q9"], ["--rounds", "0"],
     ],
 )  # fmt: skip

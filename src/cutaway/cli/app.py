@@ -25,6 +25,7 @@ from cutaway.cli.models import models
 from cutaway.cli.plan import plan
 from cutaway.cli.presets import presets
 from cutaway.cli.prompt import prompt
+from cutaway.cli.ps import ps
 from cutaway.cli.pull import pull
 from cutaway.cli.replay import replay
 from cutaway.cli.requests import requests
@@ -35,6 +36,7 @@ from cutaway.cli.terminal import prepare_streams
 from cutaway.cli.tokens import tokens
 from cutaway.cli.trace import trace
 from cutaway.cli.version import version
+from cutaway.cli.waterfall import waterfall
 from cutaway.errors import CutawayError
 
 BAD_INPUT = 2  # exit status of every error that the user's input can cause
@@ -65,8 +67,8 @@ def options(
 
 
 COMMANDS = (
-    run, chat, serve, pull, models, rm, tokens, prompt, requests, explain, trace, replay, branch, presets, plan,
-    version,
+    run, chat, serve, pull, models, rm, tokens, prompt, requests, explain, trace, replay, branch, ps, waterfall,
+    presets, plan, version,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(cls=Command)(command)

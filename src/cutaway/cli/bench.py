@@ -46,6 +46,12 @@ class BenchOptions:
     kv_k: Annotated[str, option("--kv-k", help="Type of cached keys: bf16, f32, int8 or fp8. [bf16]")] = "bf16"
     kv_v: Annotated[str, option("--kv-v", help="Type of cached values, likewise. [bf16]")] = "bf16"
     ops: Annotated[bool, option("--ops", help="Show the time of a step by operation.")] = False
+    shapes: Annotated[
+        bool, option("--shapes", help="With --ops: the rate of each matrix shape at each batch of --batches.")
+    ] = False
+    batches: Annotated[str, option("--batches", help="Tokens of a step, for --shapes. [1,4,16,64,512]")] = (
+        "1,4,16,64,512"
+    )
     as_json: Annotated[bool, option("--json", help="Write one JSON object instead of tables.")] = False
 
 
@@ -62,6 +68,9 @@ def bench(called: typer.Context, options: BenchOptions) -> None:
 
     if options.rounds < 1:
         raise ParameterError(f"rounds is {options.rounds}; it must be at least 1")
+    if options.shapes:
+        _measure_shapes(options)
+        return
     works = [Work(tokens=size) for size in numbers("prompt", options.prompt)]
     works += [
         Work(streams=n, context=c)
@@ -121,6 +130,27 @@ def _measure_rates(subject: Subject, works: list[Work], options: BenchOptions) -
         return
     print(headline(subject))
     write_table(RATE_HEADINGS, [rate_row(rate) for rate in rates], right=range(1, 5))
+
+
+def _measure_shapes(options: BenchOptions) -> None:
+    from cutaway.bench import Work
+    from cutaway.bench.report import about, headline
+    from cutaway.bench.shapes import HEADINGS, measure_shapes, shape_rows, shapes_json, verdict
+    from cutaway.ops.backend import StepLimits
+
+    batches = sorted(set(numbers("batches", options.batches)))
+    most = StepLimits().tokens
+    if not batches or batches[-1] > most:
+        raise ParameterError(f"batches is {options.batches!r}; each must be 1 to {most}")
+    subject = _load(options, [Work(tokens=size) for size in batches])
+    found = measure_shapes(subject, batches, rounds=options.rounds)
+    if options.as_json:
+        write_json({**about(subject), **shapes_json(found)})
+        return
+    print(headline(subject))
+    write_table(HEADINGS, shape_rows(found), right=range(1, 8))
+    for line in verdict(found):
+        print(line)
 
 
 def _measure_ops(subject: Subject, works: list[Work], options: BenchOptions) -> None:

@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Use": ("run", "chat", "serve"),
-    "Look inside": ("tokens", "prompt", "requests", "explain", "trace", "replay", "branch"),
+    "Look inside": ("tokens", "prompt", "requests", "explain", "trace", "replay", "branch", "ps", "waterfall"),
     "Measure": ("plan", "bench"),
     "Set up": ("pull", "models", "rm", "config", "presets", "version"),
 }

@@ -4,6 +4,7 @@ from cutaway.engine.cost import CostModel
 from cutaway.engine.events import Event, Finished, Logprob, Timings, TokenChosen, TokenLogprob, Usage
 from cutaway.engine.inside import Inside
 from cutaway.engine.loop import EngineCore
+from cutaway.engine.preemptions import NotedPreemption
 from cutaway.engine.prompt_fitting import Fitted, fitted, fitted_text
 from cutaway.engine.request import Request, Sink, Stream
 from cutaway.engine.results import Answer, AnswerStream, Collector, Delta, Result
@@ -27,6 +28,7 @@ __all__ = [
     "Limits",
     "Logprob",
     "Look",
+    "NotedPreemption",
     "Pages",
     "Request",
     "Result",

@@ -95,6 +95,7 @@ class Door:
                 f"This model's maximum context length is {self.context} tokens, the answer included; the prompt is too "
                 f"long: {len(tokens)} tokens > {most} maximum",
                 hint="shorten the prompt, or load the model with a larger context",
+                figures={"prompt_tokens": len(tokens), "context_tokens": self.context},
             )
         return tokens
 

@@ -137,6 +137,11 @@ class Watch:
                 raise EngineError(f"the step that runs takes longer than {timeout:g} s") from None
             return self._last
 
+    @property
+    def preemptions(self) -> tuple[NotedPreemption, ...]:
+        """The latest; they are kept whether anybody looks or not."""
+        return tuple(self._core.preempted.copy())
+
     # --- in the engine's thread -------------------------------------------------------------------------------------
     def _take(self) -> Look:
         core, now = self._core, monotonic()

@@ -105,6 +105,7 @@ def check_memory(plan: MemoryPlan, available: int | None) -> None:
             f"the model needs {plan.total} bytes ({readable_bytes(plan.total)}, {kv}), "
             f"and {available} ({readable_bytes(available)}) are available",
             hint="choose a smaller context, smaller key-value types, or a smaller model",
+            figures={"needed_bytes": plan.total, "available_bytes": available},
         )
 
 

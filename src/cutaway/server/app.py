@@ -134,6 +134,7 @@ def _lifespan(service: Service, failed: Callable[[], None] | None) -> Lifespan:
             await asyncio.to_thread(service.telemetry.close)
         service.turns.close()
         service.threads.shutdown()
+        service.watching.close()
         await asyncio.to_thread(service.log.flush)
 
     return lifespan

@@ -88,6 +88,7 @@ def error_reply(request: HTTPConnection, error: Exception, log: Log) -> Response
         log.error("fault", **facts, exc_info=error)
     else:
         log.info("refused", **facts, code=told.code, error=told.message)
+        service_of(request).watching.refused(told, request.scope["cutaway.id"], request.scope["cutaway.caller"])
     _trace(request, told)
     dialect: Dialect = request.scope["cutaway.dialect"]
     return JsonReply(dialect.error(told, request.scope["cutaway.id"]), told.status, told.headers)

@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection, Request
 
 from cutaway.config import Config, sampling_settings
 from cutaway.server.inspect.turns import Turns
+from cutaway.server.inspect.watching import Watching
 from cutaway.server.models.pool import Roster
 from cutaway.server.observe.logs import Log
 from cutaway.server.observe.metrics import Metrics
@@ -44,6 +45,7 @@ class Service:
     admin: AdminToken = field(default_factory=AdminToken)
     began: float = field(default_factory=time)
     turns: Turns = field(default_factory=Turns)
+    watching: Watching = field(default_factory=Watching)
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4, "cutaway-prepare"))
 
     @property

@@ -109,6 +109,7 @@ class Run:
                     tokens, self.params, sink=slot, key=self._key, name=self._name(number), shorten=shorten
                 )
                 self._streams.append(stream)
+                self.visit.owns(stream)
                 if self._closed:  # the client has disconnected meanwhile
                     self._cancel()
         except BaseException:

@@ -124,7 +124,9 @@ class Roster:
         try:
             await asyncio.shield(load)
         except CutawayError as error:
-            raise ApiError(503, f"{served.name} cannot be loaded: {error}", code=error.code, retry_after=30) from error
+            raise ApiError(
+                503, f"{served.name} cannot be loaded: {error}", code=error.code, retry_after=30, figures=error.figures
+            ) from error
 
     async def _load_for_users(self, served: Served) -> None:
         async with self._loading:
@@ -194,6 +196,7 @@ class Roster:
                 f"{served.name} needs {need} bytes ({readable_bytes(need)}), and the budget for models is "
                 f"{self.budget} ({readable_bytes(self.budget)})",
                 hint="give it a smaller context or fewer contexts, or the server more memory",
+                figures={"needed_bytes": need, "budget_bytes": self.budget},
             )
         while self.taken > self.budget:  # served's own bytes are in `taken` while it is loading
             idle = [s for s in self.models.values() if s.state == "ready" and not s.users]
@@ -203,6 +206,7 @@ class Roster:
                     f"{served.name} needs {readable_bytes(need)}; {readable_bytes(self.taken - need)} of "
                     f"{readable_bytes(self.budget)} are taken by models in use: {others}",
                     hint="try again when they are idle",
+                    figures={"needed_bytes": need, "taken_bytes": self.taken - need, "budget_bytes": self.budget},
                 )
             await self._unload(min(idle, key=lambda s: s.last_use))
 

@@ -139,7 +139,10 @@ def open_engine(served: Served) -> Engine:
     options |= {"context": plan.context, "step_ms": STEP_MS, "recorder": served.recorder}
     options["record_hashes"] = served.record_hashes
     engine = Engine.load(source(served), pull=False, **options)
-    engine.tokenizer.prepare()
+    if engine.growth is None:
+        engine.tokenizer.prepare()
+    else:
+        engine.growth.of_tokenizer(engine.tokenizer.prepare)
     engine.date = served.date
     return engine
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from contextlib import ExitStack
+from time import time_ns
 
 from starlette.requests import Request
 
+from cutaway.engine import Stream
 from cutaway.server.models.pool import Lease
 from cutaway.server.route import route_of
 from cutaway.server.state import Service, caller, request_id
+from cutaway.xray.owners import Owner
 
 
 class Visit:
@@ -21,6 +24,7 @@ class Visit:
     def __init__(self, service: Service, request: Request, lease: Lease, stack: ExitStack) -> None:
         self.service = service
         self.began: int = request.scope["cutaway.began"]
+        self.entered = time_ns()
         self.headers = request.headers
         self.id = request_id(request)
         self.path = request.url.path
@@ -55,6 +59,11 @@ class Visit:
         of cached tokens and by the time to the first token. A caller therefore finds only its own prefixes, unless
         the config shares them."""
         return (None if self.shares_prefixes else self.caller, salt)
+
+    def owns(self, stream: Stream) -> None:
+        """These answers are this caller's, for the views of answers that are being made."""
+        ids = (answer.id for answer in stream.requests)
+        self.service.watching.owners.add(self.model, ids, Owner(self.caller, self.id))
 
     def close(self) -> None:
         self._stack.close()

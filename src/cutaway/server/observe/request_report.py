@@ -15,13 +15,15 @@ from cutaway.sampling.repetition import repetition_score
 from cutaway.server.models.visit import Visit
 from cutaway.server.observe.tracing import Answered, Story
 from cutaway.server.transport.errors import ApiError, as_api_error
+from cutaway.xray.waterfall import Waterfall, waterfall_parts
 
 
 @dataclass(slots=True)
 class RequestReport:
     """Filled in while the request runs. results: one per prompt, written by the Run; None until it is there.
 
-    submitted: when the engine got the request, in nanoseconds since 1970; 0 before that.
+    submitted: when the engine got the request; first: when the first token came; in nanoseconds since 1970, 0 before
+    that.
     """
 
     visit: Visit
@@ -29,6 +31,7 @@ class RequestReport:
     params: SamplingParams
     results: list[Result | None]
     submitted: int = 0
+    first: int = 0
     _tokens: Counter[int] = field(default_factory=Counter)  # choice -> number of tokens
     _ended: set[int] = field(default_factory=set)  # choices
     _answered: list[Answered] = field(default_factory=list)
@@ -46,6 +49,7 @@ class RequestReport:
         self._last[choice] = now
         self._tokens[choice] += 1
         service = self.visit.service
+        self.first = self.first or time_ns()
         if before is None:
             service.metrics.first_token(self.visit.model, self._age())
         else:
@@ -87,6 +91,7 @@ class RequestReport:
         """The request has ended: write its counts, its log line and its span. status: of the reply."""
         self._count_cut(error)
         self._log(error)
+        self._keep_waterfall()
         if (telemetry := self.visit.service.telemetry) is not None:
             telemetry.tell(self._story(error, status))
 
@@ -125,6 +130,20 @@ class RequestReport:
         else:
             visit.service.metrics.cancelled(visit.model)
             log.info("request", **facts, finish="cancelled")
+
+    def _keep_waterfall(self) -> None:
+        """What the first prompt waited for, if it came to an answer."""
+        done, visit = self.results[0] if self.results else None, self.visit
+        if done is None or not self.first:
+            return
+        moments = (visit.began / 1e9, visit.entered / 1e9, self.submitted / 1e9, self.first / 1e9)
+        parts = waterfall_parts(*moments, done.timings.queued, done.timings.prefill)
+        visit.service.watching.waterfalls.add(
+            Waterfall(
+                visit.id, visit.caller, visit.model, visit.began / 1e9, parts, done.usage.prompt_tokens,
+                done.usage.cached_tokens, done.timings.preemptions, done.broke.reason if done.broke else None,
+            )
+        )  # fmt: skip
 
     def _story(self, error: BaseException | None, status: int) -> Story:
         visit, usage = self.visit, self.usage()

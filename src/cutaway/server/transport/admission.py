@@ -31,6 +31,10 @@ class Admission:
         """The answers of all models."""
         return self._answers.total()
 
+    @property
+    def draining(self) -> bool:
+        return self._draining
+
     def drain(self) -> None:
         """Admit no more requests."""
         self._draining = True
@@ -71,6 +75,7 @@ class Admission:
                 f"the queue is full: {self._answers[model]} answers run or wait, {at_once} at once and "
                 f"{self.limits.queue} in the queue are allowed",
                 round(self._seconds * self._answers[model] / (2 * at_once)),
+                answers=self._answers[model], wanted=answers, at_once=at_once, queue=self.limits.queue,
             )  # fmt: skip
 
     def _check_caller(self, caller: str) -> None:
@@ -78,7 +83,7 @@ class Admission:
         if at_once is not None and self._callers[caller] >= at_once:
             raise self._refusal(
                 "key", 429, f"this key has {self._callers[caller]} requests running; {at_once} at once are allowed",
-                round(self._seconds),
+                round(self._seconds), running=self._callers[caller], at_once=at_once,
             )  # fmt: skip
         if per_minute is not None:
             now = monotonic()
@@ -88,7 +93,7 @@ class Admission:
             if len(recent) >= per_minute:
                 raise self._refusal(
                     "rate", 429, f"this key made {len(recent)} requests in the last minute; {per_minute} are allowed",
-                    ceil(recent[0] + MINUTE - now),
+                    ceil(recent[0] + MINUTE - now), requests_last_minute=len(recent), requests_per_minute=per_minute,
                 )  # fmt: skip
             recent.append(now)
             self._forget(now)
@@ -98,9 +103,10 @@ class Admission:
         if len(self._recent) > 10_000:
             self._recent = {c: times for c, times in self._recent.items() if times and times[-1] > now - MINUTE}
 
-    def _refusal(self, reason: str, status: int, message: str, seconds: int) -> ApiError:
+    def _refusal(self, reason: str, status: int, message: str, seconds: int, **figures: float) -> ApiError:
         self.refused[reason] += 1
-        return ApiError(status, message, code=_CODES[reason], retry_after=min(max(1, seconds), 3600))
+        wait = min(max(1, seconds), 3600)
+        return ApiError(status, message, code=_CODES[reason], retry_after=wait, figures={**figures, "retry_s": wait})
 
 
 _CODES = {"queue": "queue_full", "key": "too_many_requests", "rate": "rate_limit_exceeded", "draining": "shutting_down"}

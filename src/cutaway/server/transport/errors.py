@@ -15,7 +15,7 @@ class ApiError(Exception):
     """An error reply.
 
     status: of HTTP. type, code: OpenAI's names if it has one. param: the field that caused the error. retry_after:
-    seconds after which a retry makes sense.
+    seconds after which a retry makes sense. figures: the numbers that caused it.
     """
 
     def __init__(
@@ -28,11 +28,13 @@ class ApiError(Exception):
         type: str | None = None,
         retry_after: int | None = None,
         headers: Mapping[str, str] | None = None,
+        figures: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.code = code
+        self.figures = figures or {}
         self.param = param
         self.type = type or _type(status)
         self.headers = dict(headers or {}) | ({} if retry_after is None else {"retry-after": str(retry_after)})
@@ -73,7 +75,7 @@ def as_api_error(error: Exception, names: Mapping[str, str] | None = None) -> Ap
     if isinstance(error, ApiError):
         return error
     if isinstance(error, MemoryShortError):
-        return ApiError(503, str(error), code=error.code, retry_after=30)
+        return ApiError(503, str(error), code=error.code, retry_after=30, figures=error.figures)
     if isinstance(error, EngineError):
         return ApiError(500, str(error), code=error.code)
     if isinstance(error, CutawayError):
@@ -82,7 +84,9 @@ def as_api_error(error: Exception, names: Mapping[str, str] | None = None) -> Ap
         field = word[0] if word and word[0] in _PARAMETERS else ""
         called = names.get(field, field)
         param = _PARAMS.get(error.code, called)
-        return bad_request(called + str(error)[len(field) :], names.get(param, param) or None, error.code)
+        told = bad_request(called + str(error)[len(field) :], names.get(param, param) or None, error.code)
+        told.figures = error.figures
+        return told
     return ApiError(500, f"{type(error).__name__}: {error} (a fault of cutaway's)", code="internal_error")
 
 
