@@ -9,8 +9,8 @@ from typer.core import TyperCommand, TyperGroup
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Use": ("run", "chat", "serve"),
-    "Look inside": ("tokens", "prompt", "requests", "explain", "trace", "replay", "branch", "ps", "waterfall"),
-    "Measure": ("plan", "bench"),
+    "Look inside": ("tokens", "prompt", "requests", "explain", "trace", "replay", "branch", "waterfall"),
+    "Measure": ("plan", "ps", "bench"),
     "Set up": ("pull", "models", "rm", "config", "presets", "version"),
 }
 """The commands by purpose. A test checks that every command is in a group."""

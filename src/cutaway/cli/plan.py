@@ -24,7 +24,7 @@ def plan(
         str, typer.Argument(help="Name, path, hf:... (its header only), config.json, or a known size: llama-3.1-70b.")
     ] = DEFAULT_MODEL,
 ) -> None:
-    """Say what a model takes before it is loaded: bytes, times on this machine, what fits, and what to change.
+    """Say what a model takes before it is loaded: bytes, times, what fits, what to change.
 
     Only a header is read. Times come from `cutaway bench calibrate`; without it they are unknown.
     """

@@ -48,7 +48,7 @@ def trace(
     options: TraceOptions,
     prompt: Annotated[str | None, typer.Argument(help='The prompt; "-" reads it from standard input.')] = None,
 ) -> None:
-    """Show where the time of a request goes: stages, steps, the ops of a step, and how they grow with the context.
+    """Show where the time of a request goes: stages, steps, ops, and growth with the context.
 
     The prompt is answered once as always, and its text is computed a second time with every op timed alone.
     """

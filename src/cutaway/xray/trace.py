@@ -96,7 +96,7 @@ def _stages(course: Course) -> Iterator[Stage]:
 
     prompt, reading = course.prompt_tokens, [step for step in course.steps if step.reads]
     decoding = [step for step in course.steps if not step.reads]
-    yield stage("template", f"{course.messages or '?'} messages" if course.messages else "", course.template)
+    yield stage("template", f"{n} message{'s' if n > 1 else ''}" if (n := course.messages) else "", course.template)
     yield stage("tokenize", f"{prompt} tokens, {course.cached_tokens} found in the cache", course.tokenize)
     yield stage("queue", "", course.queue)
     for number, step in enumerate(reading, 1):
