@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -309,6 +310,22 @@ def test_an_engine_that_nobody_closed_ends_with_its_last_user(tiny: Path) -> Non
     del stream
     gc.collect()
     assert threading.active_count() == before - 1
+
+
+@pytest.mark.parametrize("backend", ["native", "reference"])
+def test_the_memory_of_a_closed_engine_goes_at_once(tiny: Path, backend: Any) -> None:
+    """Not when garbage is next collected: the next model needs it."""
+    gc.collect()
+    gc.disable()
+    try:
+        engine = Engine.load(tiny, backend=backend)
+        engine.generate("Hello", SamplingParams(max_tokens=2))
+        core = weakref.ref(engine._core)
+        engine.close()
+        del engine
+        assert core() is None
+    finally:
+        gc.enable()
 
 
 def test_a_program_that_leaves_without_closing_ends(tiny: Path) -> None:

@@ -112,5 +112,5 @@ def test_streams_and_text_offsets_are_those_of_the_whole_answer(smol: Running) -
     assert lists["text_offset"] == joined
     chunks = smol.chunks(COMPLETIONS, **asked)
     assert "".join(c["choices"][0]["text"] for c in chunks if c["choices"]) == choice["text"]
-    assert "exclude" in smol.refused(COMPLETIONS, **asked, echo=True)["message"]
+    assert "cannot be combined" in smol.refused(COMPLETIONS, **asked, echo=True)["message"]
     smol.refused(COMPLETIONS, prompt="a", suffix="b", truncation="slide")

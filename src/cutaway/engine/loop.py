@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread, current_thread
 from time import monotonic
@@ -67,15 +68,14 @@ class EngineCore:
         self.steps, self.busy = 0, 0.0  # seconds spent in the step function
         self.preempted: deque[NotedPreemption] = deque(maxlen=KEPT)  # the latest
         self.preemptions = self.drafted = self.accepted = 0
-        self._step_function = step_function
-        self._tokenizer = tokenizer
+        self._step_function, self._tokenizer = step_function, tokenizer
         self._door = Door(tokenizer, vocab, self.context, speculate, hashing)
         self.counts, self._recorder = self._door.counts, with_wants(recorder)
         self._requests: dict[int, Request] = {}
         self.observe_step: Callable[[Plan, Laps], None] | None = None  # while it is watched: see watch.py
         self._inbox: SimpleQueue[Message] = SimpleQueue()
-        wake = ("wake", ())
-        self.readings = Readings(self.scheduler, vocab=vocab, context=self.context, wake=lambda: self._inbox.put(wake))
+        wake = partial(self._inbox.put, ("wake", ()))  # not a lambda: a circle would keep the engine's memory
+        self.readings = Readings(self.scheduler, vocab=vocab, context=self.context, wake=wake)
         self._gate, self._closed = Lock(), False  # closed after the last submission
         self._broken: BaseException | None = None
         self._thread: Thread | None = None

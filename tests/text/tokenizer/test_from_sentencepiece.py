@@ -140,7 +140,7 @@ def test_renamed_padded_and_listed_tokens(tmp_path: Path) -> None:
         ({"340": 5}, "not an id"),
         ({"340": {"content": 5}}, "the text 5"),
         ({"340": {}}, "the text None"),
-        ({"999999999": ADDED["32"]}, "behind 340 pieces"),
+        ({"999999999": ADDED["32"]}, "beyond the 340 pieces"),
         ({"340": {"content": "<s>"}}, "'<s>' twice"),
     ],
 )

@@ -12,6 +12,14 @@ from cutaway.server.models.visit import Visit
 from cutaway.xray.recorded import Origin, kept
 
 
+def _ids(tokens: Sequence[int]) -> array[int]:
+    """Compact. Ids that are no 32-bit numbers are none of any model: the engine refuses them, so there is no record."""
+    try:
+        return array("i", tokens)
+    except OverflowError:
+        return array("i")
+
+
 class Flight:
     """Of one request: one record for each answer that the engine accepted."""
 
@@ -19,7 +27,7 @@ class Flight:
         self, visit: Visit, prompts: Sequence[Sequence[int]], params: SamplingParams, clock: float | None
     ) -> None:
         self._visit = visit
-        self._prompts = [array("i", tokens) for tokens in prompts]
+        self._prompts = [_ids(tokens) for tokens in prompts]
         self._params = params
         self._clock = clock
         self._lock = Lock()
