@@ -7,12 +7,13 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import httpx
@@ -68,7 +69,7 @@ def _ready(url: str) -> bool:
 
 @pytest.fixture(scope="session")
 def environments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Path]]]:
-    """Where the clients of each kind are, installed side by side while the first tests run."""
+    """Where the clients of each kind are, installed side by side."""
     base = os.environ.get("CUTAWAY_TEST_CLIENTS")
     root = Path(base) if base else tmp_path_factory.mktemp("environments")
     with ThreadPoolExecutor(len(PACKAGES)) as threads:
@@ -83,7 +84,7 @@ def run_python(served: str, environments: dict[str, Future[Path]]) -> Callable[.
     what it prints."""
 
     def run(name: str, kind: str = "apps") -> str:
-        python = _folder(environments[kind], kind) / "bin" / "python"
+        python = _folder(environments, kind) / "bin" / "python"
         return _run([str(python), str(SCRIPTS / name)], served)
 
     return run
@@ -96,7 +97,7 @@ def run_node(served: str, environments: dict[str, Future[Path]]) -> Callable[[st
         pytest.skip("node and npm are not installed")
 
     def run(name: str) -> str:
-        folder = _folder(environments["node"], "node")
+        folder = _folder(environments, "node")
         return _run(["node", shutil.copy(SCRIPTS / name, folder / name)], served)
 
     return run
@@ -106,17 +107,23 @@ def _run(command: list[str], served: str) -> str:
     """The model's name is the last argument. Nothing but the server is reached, as far as a proxy decides that."""
     away = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
     away |= {name.lower(): value for name, value in away.items()}
-    ran = subprocess.run(
-        [*command, served, KEY, "smol"], capture_output=True, text=True, timeout=240, check=False,
-        env=os.environ | QUIET | away | {"OPENAI_API_KEY": KEY},
-    )  # fmt: skip
-    assert ran.returncode == 0, f"{ran.stdout[-2000:]}\n{ran.stderr[-4000:]}"
-    return ran.stdout
+    environment = os.environ | QUIET | away | {"OPENAI_API_KEY": KEY, "PYTHONFAULTHANDLER": "1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, served, KEY, "smol"], stdout=pipe, stderr=pipe, text=True, env=environment) as ran:
+        try:
+            out, err = ran.communicate(timeout=600)
+        except subprocess.TimeoutExpired:
+            ran.send_signal(signal.SIGABRT)  # Python then prints where each thread stands
+            out, err = ran.communicate(timeout=60)
+    assert ran.returncode == 0, f"status {ran.returncode}\n{out[-2000:]}\n{err[-6000:]}"
+    return out
 
 
-def _folder(environment: Future[Path], kind: str) -> Path:
+def _folder(environments: dict[str, Future[Path]], kind: str) -> Path:
+    """All are waited for: a client that runs beside an installation would be judged by how long that takes."""
+    wait(environments.values())
     try:
-        return environment.result()
+        return environments[kind].result()
     except (subprocess.SubprocessError, OSError) as error:
         said = str(getattr(error, "stderr", None) or error).strip()[-300:]
         pytest.skip(f"{' '.join(PACKAGES[kind])} cannot be installed: {said}")

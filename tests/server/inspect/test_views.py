@@ -151,12 +151,23 @@ def live(server: Running, key: str, count: int, query: str = "") -> list[Any]:
     return found
 
 
+def _named(event: Any) -> int:
+    """The pages that an event tells of."""
+    return len(event["groups"][0]["page"])
+
+
+def _in_use(event: Any) -> int:
+    """The pages that held or cached something at that time."""
+    counts = event["groups"][0]["counts"]
+    return int(counts["held"] + counts["cached"])
+
+
 def test_what_moves_comes_as_deltas_and_only_ones_own(keyed: Running) -> None:
     with Answering(keyed, KEYS[0], "live-one"), Answering(keyed, KEYS[1], "live-two"):
         whole, *later = live(keyed, keyed.service.admin.value, 4, "?show=pages")
         assert whole["whole"] and not any(event["whole"] for event in later)
-        sizes = [len(event["groups"][0]["page"]) for event in (whole, *later)]
-        assert 0 < max(sizes[1:]) < sizes[0], "a delta names what changed"
+        assert _named(whole) == _in_use(whole) and max(map(_named, later)) > 0
+        assert all(_named(event) < _in_use(event) for event in later), "a delta names what changed"
         events = live(keyed, KEYS[0], 6)
         assert {event["type"] for event in events} == {"pages", "steps"}
         assert "live-one" in json.dumps(events) and "live-two" not in json.dumps(events)
