@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 from cutaway.cli import main
-from cutaway.cli.prompt import shortened
+from cutaway.cli.columns import shortened
 from cutaway.sampling import SamplingParams
 from cutaway.xray.record import Ending, RequestRecord, System
 from cutaway.xray.record_json import dump_record

@@ -57,7 +57,7 @@ def accounts(answer: KnownAnswer, **changes: Any) -> list[TokenAccount]:
 
 
 def stopped(tokenizer: Tokenizer, answer: KnownAnswer, **changes: Any) -> StopAccount:
-    return stop_account(answer, tokenizer, accounts(answer, **changes))
+    return stop_account(answer, tokenizer, accounts(answer, **changes), AnswerText.of(answer, tokenizer))
 
 
 def codes(tokenizer: Tokenizer, answer: KnownAnswer, **changes: Any) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cutaway.ops.process_memory import resident
 from cutaway.planner.calibration import read_all
-from cutaway.xray.bare_process import bare_process, resident
+from cutaway.xray.bare_process import bare_process
 from cutaway.xray.plan_verify import Check, check_json, verify_plan
 
 pytestmark = pytest.mark.models

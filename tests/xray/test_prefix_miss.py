@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cutaway.xray.prefix_miss import Earlier, Miss, explain_miss, shared
+from cutaway.xray.prefix_miss import Earlier, Miss, explain_miss
 
 SYSTEM = list(range(100, 140))
 ANSWER = list(range(500, 520))
@@ -72,7 +72,3 @@ def test_what_was_asked_for_and_what_was_found_whole() -> None:
     assert found is not None and found.cause == "off" and "prompt_logprobs" in found.avoid
     assert miss(SYSTEM, 39, None, [Earlier(SYSTEM, 40)]) is None
     assert set(found.json()) >= {"at", "cause", "before", "here", "there", "lost", "price_ms", "avoid"}
-
-
-def test_shared_beginnings() -> None:
-    assert shared([1, 2, 3], [1, 2, 4]) == 2 and shared([1], [1, 2]) == 1 and shared([], [1]) == 0

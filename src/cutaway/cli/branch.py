@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cutaway.cli.options import option
-from cutaway.cli.terminal import warn, write_json
+from cutaway.cli.terminal import visible, warn, write_json
 from cutaway.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ SHOWN = 60
 def _tell(done: Branch, begun: str) -> None:
     for change in done.changes:
         print(f"changed   {change.name}: {change.before!r} -> {change.after!r}")
-    print(f"before    {_line(('…' if len(begun) > SHOWN else '') + begun[-SHOWN:])}")
-    print(f"answer    {_line(done.answer.text)}")
-    print(f"branch    {_line(done.branch.text)}{f'  [{done.branch.ended}]' if done.branch.ended else ''}")
+    print(f"before    {visible(('…' if len(begun) > SHOWN else '') + begun[-SHOWN:])}")
+    print(f"answer    {visible(done.answer.text)}")
+    print(f"branch    {visible(done.branch.text)}{f'  [{done.branch.ended}]' if done.branch.ended else ''}")
     count, parts = len(done.branch.tokens), done.branch.parts
     where = "the same tokens" if parts is None else f"it parts at token {done.at + parts}"
     print(f"{count} tokens from token {done.at} on; {where} ({done.milliseconds:,.0f} ms)")
@@ -94,8 +94,3 @@ def _tell(done: Branch, begun: str) -> None:
         print(f"self-check: {done.check}/{done.checked} equal with nothing changed")
     else:
         print(f"self-check FAILED: unchanged it parts at token {done.at + done.check}, so the branch shows nothing")
-
-
-def _line(text: str) -> str:
-    """On one line, controls of a terminal as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

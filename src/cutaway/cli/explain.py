@@ -6,12 +6,12 @@ import json
 import shutil
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cutaway.cli.columns import WIDTH
 from cutaway.cli.options import option, takes_options
 from cutaway.cli.terminal import write_json
 from cutaway.errors import CutawayError, ParameterError, RecordError
@@ -19,7 +19,6 @@ from cutaway.errors import CutawayError, ParameterError, RecordError
 if TYPE_CHECKING:
     from cutaway.xray.record import RequestRecord
 
-WIDTH = 100
 LONGEST = 600.0  # seconds that a server may take for it
 
 
@@ -81,30 +80,16 @@ def explain(
 
 def _explained(name: str, at: int | None, options: ExplainOptions) -> dict[str, Any]:
     """The explanation as JSON, made here from a record's file, or by the server that has the request."""
-    from cutaway.xray.find_record import find_record
-    from cutaway.xray.own_records import own_records
+    from cutaway.xray.find_record import find_record, is_record_file
+    from cutaway.xray.own_records import is_own, own_records
 
     record = find_record(name, options.url)
-    own = {one.id: one for one in own_records()}
-    if options.model is not None or record.id in own or (options.url is None and is_file(name)):
-        return _here(_choice(record, list(own.values()), options.choice), at, options)
-    return _there(record, at, options)
-
-
-def is_file(name: str) -> bool:
-    """As `find_record` sees it."""
-    return name != "last" and (name.endswith(".json") or Path(name).is_file())
-
-
-def _choice(record: RequestRecord, others: list[RequestRecord], choice: int | None) -> RequestRecord:
-    """The record of another answer to the same prompt."""
-    if choice is None or choice == record.choice:
-        return record
-    same = (record.request, record.began, record.prompt, choice)
-    found = next((one for one in others if (one.request, one.began, one.prompt, one.choice) == same), None)
-    if found is None:
-        raise ParameterError(f"the request has no answer {choice} here")
-    return found
+    if options.model is None and not is_own(record) and (options.url is not None or not is_record_file(name)):
+        return _there(record, at, options)
+    others = [] if options.choice is None else own_records()
+    if (chosen := record.with_choice(options.choice, others)) is None:
+        raise ParameterError(f"the request has no answer {options.choice} here")
+    return _here(chosen, at, options)
 
 
 def _there(record: RequestRecord, at: int | None, options: ExplainOptions) -> dict[str, Any]:

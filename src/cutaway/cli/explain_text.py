@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutaway.cli.prompt import shortened
+from cutaway.cli.columns import WIDTH, print_findings, shortened, wrapped
 from cutaway.cli.terminal import write_table
 from cutaway.cli.token_strip import LEGEND, Piece, print_strip
 
 LEAST_CERTAIN = 10
-WIDTH = 100
 LED = 31  # columns of what an alternative would have led to
 
 
@@ -58,11 +57,7 @@ def print_end(explanation: Any, width: int = WIDTH) -> None:
     _print_stop(explanation.stop, width)
     if explanation.loop is not None:
         _print_loop(explanation.loop, width)
-    if explanation.findings:
-        print()
-    for finding in explanation.findings:
-        at = "" if finding.token is None else f" at token {finding.token}"
-        print(wrapped(f"! {finding.code}{at}: {finding.what}", width))
+    print_findings(explanation.findings, width)
     cost = explanation.cost
     lost = cost.others_milliseconds
     others = f"requests beside it lost {lost:.0f} ms" if lost else "no request ran beside it"
@@ -151,23 +146,6 @@ def _print_loop(loop: Any, width: int) -> None:
         print(f"  the end token's best chance inside: {_share(loop.end_probability)}")
     if loop.dry_blind:
         print(f"  DRY does not see it: a round holds its breakers {', '.join(map(repr, loop.dry_blind))}")
-
-
-def wrapped(text: str, width: int) -> str:
-    """In lines of at most so many columns, all but the first indented; a word without blanks is cut where it must."""
-    from rich.cells import cell_len
-
-    lines, line = [], ""
-    for word in text.split(" "):
-        if line.strip() and cell_len(line) + cell_len(word) + 1 > width:
-            lines.append(line)
-            line = " "
-        line += (" " if line else "") + word
-        while cell_len(line) > width:
-            cut = next(at for at in range(len(line), 0, -1) if cell_len(line[:at]) <= width)
-            lines.append(line[:cut])
-            line = "  " + line[cut:]
-    return "\n".join([*lines, line])
 
 
 def _share(value: float) -> str:

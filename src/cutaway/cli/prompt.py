@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cutaway.cli.columns import WIDTH, print_findings, shortened
 from cutaway.cli.loading import DEFAULT_MODEL, model_on_disk
 from cutaway.cli.options import option, takes_options
 from cutaway.cli.prompt_file import asked_of
@@ -125,11 +125,7 @@ def _print_account(account: PromptAccount, findings: Sequence[Finding], *, token
     ]
     print()
     write_table(["spent on", "tokens", "of the prompt", "of the context"], rows, right=(1, 2, 3))
-    if findings:
-        print()
-    for finding in findings:
-        at = "" if finding.token is None else f" at token {finding.token}"
-        print(fill(f"! {finding.code}{at}: {finding.what}", 100, subsequent_indent="  ", break_long_words=False))
+    print_findings(findings, WIDTH)
 
 
 def _print_spans(account: PromptAccount) -> None:
@@ -173,19 +169,6 @@ def _source(span: PromptSpan | PromptToken) -> str:
         return source
     inside = source.removeprefix("messages[").replace("]", "", 1)
     return f"{inside} ({span.role})"
-
-
-def shortened(text: str, width: int) -> str:
-    """In one line of at most so many columns, the middle left out."""
-    from rich.cells import cell_len, set_cell_size
-
-    line = shown(text)
-    if cell_len(line) <= width:
-        return line
-    tail = line[-1]
-    while cell_len(tail) < width // 3:
-        tail = line[-len(tail) - 1 :]
-    return set_cell_size(line, width - 3 - cell_len(tail)).rstrip() + "..." + tail
 
 
 def _print_difference(difference: PromptDifference) -> None:

@@ -72,18 +72,19 @@ def _shown(server: Target, views: list[str], last: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for view in views:
         try:
-            if view == "steps":
-                _wait_for_steps(server)
-            found[view] = server.ask(f"/x/{view}", {"last": last} if view == "steps" else None)
+            found[view] = _steps(server, last) if view == "steps" else server.ask(f"/x/{view}")
         except CutawayError as error:
             found["error"] = {"code": error.code, "message": str(error)}
     return found
 
 
-def _wait_for_steps(server: Target) -> None:
-    """Steps are kept only from the first look on: where nobody has looked yet, let some pass."""
-    if not any(model.get("steps") for model in server.ask("/x/steps", {"last": 1})["models"]):
-        time.sleep(1.2)
+def _steps(server: Target, last: int) -> Any:
+    """Steps are kept only from the first look on: if there are none, look again when some have passed."""
+    found = server.ask("/x/steps", {"last": last})
+    if any(model.get("steps") for model in found["models"]):
+        return found
+    time.sleep(1.2)
+    return server.ask("/x/steps", {"last": last})
 
 
 def _write(found: list[dict[str, Any]], views: list[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cutaway.cli.terminal import write_table
@@ -70,12 +70,18 @@ def _write_want(memory: Record) -> None:
         print(f"  {_clock(one['at'])} REFUSED {one['request']} {one['code']}: {figures or one['message']}")
 
 
-def write_pages(pages: Record) -> None:
-    """A character a page, and which request is which."""
-    for model in pages["models"]:
+def _working(view: Record) -> Iterator[Record]:
+    """The models of a view; of one whose engine has ended, only why is written."""
+    for model in view["models"]:
         if "error" in model:
             print(f"  {model['model']}: {model['error']['message']}")
-            continue
+        else:
+            yield model
+
+
+def write_pages(pages: Record) -> None:
+    """A character a page, and which request is which."""
+    for model in _working(pages):
         for group in model["groups"]:
             kind = "full attention" if group["window"] is None else f"window {group['window']}"
             print(
@@ -98,10 +104,7 @@ def write_pages(pages: Record) -> None:
 
 def write_steps(steps: Record) -> None:
     """A line a step, the latest last."""
-    for model in steps["models"]:
-        if "error" in model:
-            print(f"  {model['model']}: {model['error']['message']}")
-            continue
+    for model in _working(steps):
         print(f"  {model['model']}: the latest of {model['steps_so_far']} steps")
         rows = []
         for step in model["steps"]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cutaway.cli.options import option
-from cutaway.cli.terminal import say, warn, write_json
+from cutaway.cli.terminal import say, visible, warn, write_json
 
 if TYPE_CHECKING:
     from cutaway.xray.replay import Parting, Replay
@@ -51,11 +51,11 @@ def _tell(done: Replay) -> None:
     if done.parting is not None:
         print(_parting(done.parting))
     if done.forced:
-        print(f"its length is the record's, which something outside the tokens ended ({done.recorded_end})")
+        print(f"its length is the record's, which something outside the tokens ended ({visible(done.recorded_end)})")
     elif done.end != done.recorded_end:
-        print(f"why it ended: recorded {done.recorded_end}, here {done.end}")
+        print(f"why it ended: recorded {visible(done.recorded_end)}, here {done.end}")
     for one in done.differences:
-        print(f"{one.name}: recorded {one.recorded or 'unknown'}, here {one.here or 'unknown'}")
+        print(f"{one.name}: recorded {visible(str(one.recorded or 'unknown'))}, here {one.here or 'unknown'}")
     if done.parting is not None and not done.differences:
         say("[the record, or the model behind it, was changed: nothing here differs that could change a bit]")
 

@@ -81,6 +81,6 @@ def _ms(value: float | None) -> str:
 
 
 def _short(text: str, width: int) -> str:
-    """Its beginning and its end. Controls of a terminal are shown as escapes: a client chose the text."""
+    """Its beginning and its end, and a mark for what cannot be printed: a client chose it, and a column is narrow."""
     plain = "".join(c if c.isprintable() else "?" for c in text)
     return plain if len(plain) <= width else f"{plain[: width - 9]}…{plain[-8:]}"

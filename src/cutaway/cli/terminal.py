@@ -58,11 +58,16 @@ def write_json(value: Any) -> None:
     print(text)
 
 
+def visible(text: str) -> str:
+    """Characters that move the cursor, colour or hide something as escapes: others may have chosen the text."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
     """Write columns, padded to the width of their characters on a terminal. right: indexes of right-aligned columns."""
     from rich.cells import cell_len
 
-    lines = [[_as_shown(cell) for cell in line] for line in (headings, *rows)]
+    lines = [[as_shown(cell) for cell in line] for line in (headings, *rows)]
     widths = [max(cell_len(line[i]) for line in lines) for i in range(len(headings))]
     for line in lines:
         cells = []
@@ -72,10 +77,10 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right
         print("  ".join(cells).rstrip())
 
 
-def _as_shown(text: str) -> str:
-    """The text with the escapes that standard output will write for characters it lacks, which are wider."""
+def as_shown(text: str) -> str:
+    """With the escapes that standard output will write for characters it lacks, which are wider."""
     encoding = sys.stdout.encoding or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
+    return visible(text).encode(encoding, "backslashreplace").decode(encoding)
 
 
 class DownloadBar:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from cutaway.cli.terminal import as_shown
+
 COLOURS = (196, 202, 208, 214, 220, 190, 154, 118, 82, 46)
 """Of 256: from red (0 to 10 %) to green (90 % and more)."""
 LEGEND = "digit: tenths of the probability that the model gave the token; * where its form was forced"
@@ -24,9 +26,7 @@ class Piece:
     @property
     def shown(self) -> str:
         """At least one column wide: what cannot be seen as an escape; what the terminal cannot show, too."""
-        marked = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in self.text)
-        encoding = sys.stdout.encoding or "utf-8"
-        return marked.encode(encoding, "backslashreplace").decode(encoding) or "''"
+        return as_shown(self.text) or "''"
 
     @property
     def digits(self) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from cutaway.cli.input import text_argument, text_file
 from cutaway.cli.loading import DEFAULT_MODEL, model_on_disk
-from cutaway.cli.terminal import warn, write_json, write_table
+from cutaway.cli.terminal import visible, warn, write_json, write_table
 from cutaway.errors import CutawayError, ParameterError
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def kind(piece: Piece) -> str:
 
 def shown(text: str) -> str:
     """A text on one line of a table, with visible control characters and outer spaces."""
-    marked = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    marked = visible(text)
     return f"'{marked}'" if marked != marked.strip() or not marked else marked
 
 

@@ -63,7 +63,7 @@ def trace(
     config = read_config(load)
     with open_engine(load, config, keeper) as engine:
         if options.record is not None:
-            course = _recorded(options.record, engine)
+            course = _recorded(options.record)
         else:
             course = _run(engine, keeper, text_argument(prompt or "", options.encoding), sampling, options, config)
         ops, ops_ms, why = _ops(engine, course) if options.ops else (None, None, "not asked for")
@@ -92,14 +92,11 @@ def _run(
     return run_course(engine, keeper, asked, params)
 
 
-def _recorded(path: Path, engine: Engine) -> Course:
+def _recorded(path: Path) -> Course:
     from cutaway.xray.course import recorded_course
-    from cutaway.xray.record_json import parse_record
+    from cutaway.xray.find_record import read_record
 
-    try:
-        return recorded_course(parse_record(path.read_bytes()))
-    except OSError as error:
-        raise ParameterError(f"{path} cannot be read: {error.strerror}") from error
+    return recorded_course(read_record(path))
 
 
 def _ops(engine: Engine, course: Course) -> tuple[OpTimes | None, float | None, str]:

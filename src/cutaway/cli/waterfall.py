@@ -24,8 +24,7 @@ def waterfall(
 ) -> None:
     """Show the time to the first token in parts: arrive, prepare, queue, prefill, deliver.
 
-    The server keeps the figures of the latest 128 requests and of the 32 slowest of the last hour. This costs it some
-    microseconds a request.
+    The server keeps the figures of the latest 128 requests and of the 32 slowest of the last hour.
     """
     from cutaway.xray.server_client import target
 

@@ -3,7 +3,6 @@ of C library and interpreter for the rest."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -40,8 +39,6 @@ class Growth:
     """What loading takes, from when this is made on. What other threads take at the same time is in it."""
 
     def __init__(self) -> None:
-        if held_now().total:  # of a model that was let go something may be left, which would go meanwhile
-            gc.collect()
         self._held = held_now()
         self.tokenizer: int | None = 0
         self.held = Held()

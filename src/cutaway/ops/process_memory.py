@@ -29,6 +29,11 @@ class Resident:
     shared: int
     swapped: int
 
+    @property
+    def mapped(self) -> int:
+        """Of mapped files and of memory shared with others."""
+        return self.file + self.shared
+
 
 @dataclass(frozen=True, slots=True)
 class Allocator:

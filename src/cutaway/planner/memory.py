@@ -37,6 +37,11 @@ class GroupCost:
     pages: int
     bytes: int
 
+    @property
+    def page_bytes(self) -> int:
+        """Of one page in all layers of the group."""
+        return self.bytes // self.pages
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:

@@ -7,31 +7,11 @@ tokenizer. Measured in a process of its own, as what it comes to depends on vers
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True, slots=True)
-class Resident:
-    """Bytes of a process that lie in memory. anonymous: its own; mapped: pages of files, which the system may drop."""
-
-    anonymous: int
-    mapped: int
-
-
-def resident() -> Resident | None:
-    """Of this process, from /proc/self/status; None where there is none."""
-    try:
-        text = Path("/proc/self/status").read_text()
-    except OSError:
-        return None
-    found = {k: int(v) * 1024 for k, v in re.findall(r"^(Rss\w+):\s+(\d+) kB", text, re.MULTILINE)}
-    if "RssAnon" not in found:
-        return None
-    return Resident(found["RssAnon"], found.get("RssFile", 0) + found.get("RssShmem", 0))
+from cutaway.ops.process_memory import resident
 
 
 def bare_process(path: Path | None) -> int | None:

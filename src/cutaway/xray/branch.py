@@ -14,11 +14,11 @@ from typing import Any
 
 from cutaway.assemble import Engine
 from cutaway.errors import ParameterError, RecordError
-from cutaway.sampling import STAGES, Sampler, SamplingParams, StopChecker
+from cutaway.sampling import STAGES, SamplingParams
 from cutaway.sampling.params import PARAMETERS
 from cutaway.xray.known_answer import KnownAnswer
 from cutaway.xray.record import same_answer
-from cutaway.xray.token_account import sampler_at
+from cutaway.xray.way import Way
 
 LENGTH = 64
 """Tokens of a branch, unless somebody asks for others."""
@@ -83,8 +83,7 @@ def branch(
         raise ParameterError(f"length is {length}; it must be 1 to {MOST}")
     if wrong := [token for token in known.answer if not 0 <= token < engine.spec.vocab]:
         raise RecordError(f"the answer has token {wrong[0]}; this model has {engine.spec.vocab}")
-    if known.own_stages:
-        raise RecordError("this request had stages of its own, functions that no record can hold")
+    known.check_stages()
     began = perf_counter()
     changed = replace(known, params=changed_params(known.params, without, values or {}))
     if token is None and changed.params == known.params:
@@ -121,52 +120,6 @@ def changed_params(params: SamplingParams, without: Sequence[str], values: Mappi
 def _changes(before: SamplingParams, after: SamplingParams) -> tuple[Change, ...]:
     pairs = [(p.name, getattr(before, p.name), getattr(after, p.name)) for p in PARAMETERS]
     return tuple(Change(*pair) for pair in pairs if pair[1] != pair[2])
-
-
-class Way:
-    """An answer on its way from one of its tokens on, as its request would have gone."""
-
-    def __init__(self, engine: Engine, known: KnownAnswer, at: int, key: Hashable) -> None:
-        self._engine, self._key = engine, key
-        passage = next(one for one in known.passages() if one.start <= at < one.end)
-        self._tokens = [*passage.prompt, *known.answer[:at]]
-        self._sampler: Sampler = sampler_at(engine, known, at, key=key)
-        self._stops = stops_at(engine, known, at)
-
-    def follow(self, token: int | None, length: int) -> tuple[tuple[int, ...], str, str | None]:
-        """Up to `length` tokens, the first of them `token`; their text; why they ended before."""
-        chosen: list[int] = []
-        text, ended = "", None
-        while len(chosen) < length and ended is None:
-            if len(self._tokens) >= self._engine.context:
-                ended = "context"
-                break
-            first = token if not chosen else None
-            one = self._draw() if first is None else first
-            if first is not None:
-                self._sampler.accept(first)
-            chosen.append(one)
-            self._tokens.append(one)
-            shown, stop = self._stops.push(one)
-            text += shown
-            ended = None if stop is None else stop.kind
-        return tuple(chosen), text + self._stops.finish(), ended
-
-    def _draw(self) -> int:
-        with self._engine.read(self._tokens, len(self._tokens) - 1, key=self._key) as rows:
-            return self._sampler.choose(next(rows)).token
-
-
-def stops_at(engine: Engine, known: KnownAnswer, at: int) -> StopChecker:
-    """The request's stops after the first tokens of its answer."""
-    params, names = known.params, engine.tokenizer
-    detokenizer = names.detokenizer(
-        shown=params.visible_tokens, after=known.prompt if params.constraint is None else None
-    )
-    stops = StopChecker(params.replace(time_limit=None), names.end_ids, detokenizer)
-    for token in known.answer[:at]:
-        stops.push(token)
-    return stops
 
 
 def branch_json(done: Branch) -> dict[str, Any]:

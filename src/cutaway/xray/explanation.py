@@ -87,7 +87,7 @@ def explain(
         known=known,
         text=text.text,
         tokens=tokens,
-        stop=stop_account(known, engine.tokenizer, tokens),
+        stop=stop_account(known, engine.tokenizer, tokens, text),
         loop=loop,
         findings=answer_findings(Seen(known, engine.tokenizer, tokens, loop, text)),
         leads=tuple(_leads(engine, known, asked, tokens, key, cost, stopped)),

@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from cutaway.errors import CutawayError
+from cutaway.ops.process_memory import resident
 from cutaway.ops.protocol import KVType
-from cutaway.xray.bare_process import resident
 
 ANSWER = 16  # tokens with which each request ends at the last one that its context holds
 MOST_SECONDS = 3600
@@ -51,7 +51,7 @@ def measure(filling: Filling) -> dict[str, Any]:
 
     from cutaway.assemble import Engine
     from cutaway.bench.calibrate import time_one
-    from cutaway.native import _native
+    from cutaway.ops.held_memory import held_now
     from cutaway.sampling import SamplingParams
 
     engine = Engine.load(
@@ -75,13 +75,10 @@ def measure(filling: Filling) -> dict[str, Any]:
         times = [time.perf_counter() for delta in streams[-1] if delta.token is not None]
         for stream in streams[:-1]:
             stream.result()
-        weights, pages, *scratch = _native.held_bytes()
-        found, plan = resident(), engine.memory
+        held, found, plan = held_now(), resident(), engine.memory
     gaps = sorted(b - a for a, b in pairwise(times))
     return {
-        "weights": weights,
-        "pages": pages,
-        "scratch": sum(scratch),
+        **asdict(held),
         "planned_weights": sum(w.packed for w in plan.weights),
         "planned_pages": plan.kv_bytes,
         "planned_scratch": plan.scratch,

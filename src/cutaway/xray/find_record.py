@@ -20,9 +20,8 @@ def find_record(name: str, url: str | None = None) -> RequestRecord:
 
     Without `url` all servers of this user that run are asked, and the last runs looked at. Raises CutawayError.
     """
-    path = Path(name)
-    if name != LAST and (path.suffix == ".json" or path.is_file()):
-        return _read(path)
+    if is_record_file(name):
+        return read_record(Path(name))
     if url is not None:
         found = _served(target(url), name)
         if found is None:
@@ -46,7 +45,14 @@ def split_place(text: str) -> tuple[str, int | None]:
     return text, None
 
 
-def _read(path: Path) -> RequestRecord:
+def is_record_file(name: str) -> bool:
+    """Whether a REQUEST means a file."""
+    path = Path(name)
+    return name != LAST and (path.suffix == ".json" or path.is_file())
+
+
+def read_record(path: Path) -> RequestRecord:
+    """Raises RecordError."""
     try:
         with path.open("rb") as file:
             return parse_record(file.read(LARGEST_FILE + 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cutaway.errors import RecordError
 from cutaway.sampling import SamplingParams, StopReason
 
 
@@ -36,6 +37,11 @@ class KnownAnswer:
     slides: tuple[tuple[int, tuple[int, ...]], ...] = ()
     own_stages: int = 0
     warnings: tuple[str, ...] = ()
+
+    def check_stages(self) -> None:
+        """Raises RecordError where the answer cannot be made again, since stages of it are not known."""
+        if self.own_stages:
+            raise RecordError("this request had stages of its own, functions that no record can hold")
 
     def passages(self) -> Iterator[Passage]:
         """The answer's parts, each behind the prompt that it was computed behind."""

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cutaway.xray.scripts import without_code
+
 SMALL = {
     "English": "the of and to is was that it for with as are on this be by an which you your have has not they from at",
     "French": "le les des et est une dans que pour qui sur pas avec sont ce cette au aux du il elle nous vous ou",
@@ -35,7 +37,6 @@ SHARE, TIMES = 0.2, 2.0
 FEWEST = 6  # words of a prompt from which its language is looked for
 _WORDS = {language: frozenset(words.split()) for language, words in SMALL.items()}
 _WORD = re.compile(r"[^\W\d_]+")
-_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,7 @@ def language_of(words: Sequence[str]) -> str | None:
 def language_slide(answer: str, prompt: str) -> LanguageSlide | None:
     """The first WINDOW words in a language that the prompt is not in and does not name, behind text in another. prompt:
     what was asked last. Code does not count."""
-    text = _CODE.sub(lambda code: " " * len(code.group()), answer)
-    words = [(match.start(), match.group().lower()) for match in _WORD.finditer(text)]
+    words = [(match.start(), match.group().lower()) for match in _WORD.finditer(without_code(answer))]
     asked = prompt.lower()
     expected = {language for language, names in NAMES.items() if any(name in asked for name in names)}
     spoken = _WORD.findall(asked)

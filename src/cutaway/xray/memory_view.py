@@ -111,8 +111,7 @@ def _model_rows(model: LoadedModel) -> list[Owned]:
 
 def _page_states(name: str, engine: Engine, status: Status) -> list[Owned]:
     """Bytes of the pages by state, over all groups."""
-    sizes = [group.bytes // group.pages for group in engine.memory.groups]
-    pairs = list(zip(sizes, status.pages, strict=True))
+    pairs = [(group.page_bytes, p) for group, p in zip(engine.memory.groups, status.pages, strict=True)]
     states = {
         "pages held": (sum(size * p.held for size, p in pairs), "by requests"),
         "pages cached": (sum(size * p.cached for size, p in pairs), "the prefix cache"),

@@ -33,6 +33,11 @@ def keep_own(origin: Origin, result: Result) -> None:
         path.unlink(missing_ok=True)
 
 
+def is_own(record: RequestRecord) -> bool:
+    """Whether it is one of these."""
+    return (records_folder() / f"{record.id}.json").is_file()
+
+
 def own_records() -> list[RequestRecord]:
     """The latest first. A file that cannot be read is none."""
     found = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from cutaway.bench.calibrate import work_of
 from cutaway.errors import ParameterError
@@ -118,9 +119,8 @@ def make_plan(model: PlannedModel, ask: Ask, here: Here) -> Plan:
     most_context = most_requests = None
     if limit is not None:
         room = limit - (here.process or 0)
-        fits: Callable[[Ask], bool] = lambda a: memory_for(outline, a).total <= room  # noqa: E731
-        most_context = _most(lambda n: fits(replace(ask, context=n)), reach)
-        most_requests = _most(lambda n: fits(replace(ask, requests=n)), MOST_REQUESTS)
+        most_context = _most(_fitting(outline, ask, room, "context"), reach)
+        most_requests = _most(_fitting(outline, ask, room, "requests"), MOST_REQUESTS)
     plan = Plan(
         model, ask, outline, memory, here.process, limit, most_context, most_requests, predictor, first, each,
         _contexts(outline, ask, predictor, reach), (), (),
@@ -219,7 +219,7 @@ def _smaller(plan: Plan, here: Here) -> list[Advice]:
             break
     if not found:
         for mix, outline in _mixes(plan, here):
-            context = _most(_fitting(outline, both, room), ask.context or 1)
+            context = _most(_fitting(outline, both, room, "context"), ask.context or 1)
             if context:
                 lines = [f"--weights {mix}", f"context = {context}", 'kv_k = "int8"', 'kv_v = "int8"']
                 changed = replace(both, context=context)
@@ -228,8 +228,14 @@ def _smaller(plan: Plan, here: Here) -> list[Advice]:
     return found
 
 
-def _fitting(outline: ModelOutline, ask: Ask, room: int) -> Callable[[int], bool]:
-    return lambda context: memory_for(outline, replace(ask, context=context)).total <= room
+def _fitting(outline: ModelOutline, ask: Ask, room: int, name: Literal["context", "requests"]) -> Callable[[int], bool]:
+    """Whether it fits with so many tokens of context, or requests."""
+
+    def fits(count: int) -> bool:
+        changed = replace(ask, context=count) if name == "context" else replace(ask, requests=count)
+        return memory_for(outline, changed).total <= room
+
+    return fits
 
 
 def _within(limit: float, time: Callable[[int], Interval | None]) -> Callable[[int], bool]:

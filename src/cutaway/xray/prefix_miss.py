@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from cutaway.xray.same_start import same_start
+
 Cause = Literal[
     "changed", "template_rerendered", "evicted", "partial_page", "other_adapter", "off", "new", "unknown"
 ]  # fmt: skip
@@ -98,15 +100,10 @@ def _nearest(prompt: Sequence[int], earlier: Iterable[Earlier]) -> tuple[Earlier
     """The one that begins most like the prompt (the first given of equals), and how many tokens they share."""
     best, most = None, 0
     for one in earlier:
-        common = shared(prompt, one.tokens)
+        common = same_start(prompt, one.tokens)
         if common > most:
             best, most = one, common
     return best, most
-
-
-def shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """Tokens that both begin with."""
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _cause(
@@ -133,4 +130,4 @@ def _lost(prompt: Sequence[int], cached: int, near: Earlier | None, at: int, cau
     if cause not in ("changed", "template_rerendered"):
         return at - cached
     rest, other = prompt[at:], near.tokens[at : near.prompt] if cause == "changed" else near.tokens[at:]
-    return at - cached + shared(tuple(reversed(rest)), tuple(reversed(other)))
+    return at - cached + same_start(tuple(reversed(rest)), tuple(reversed(other)))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cutaway.xray.prompt_account import PromptAccount, PromptToken
+from cutaway.xray.same_start import same_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +54,14 @@ def prompt_difference(ours: PromptAccount, theirs: PromptAccount, *, same_vocabu
 def _text(ours: str, theirs: str) -> TextDifference | None:
     if ours == theirs:
         return None
-    start = _alike(ours, theirs)
+    start = same_start(ours, theirs)
     if ours[start : start + 1] and theirs[start : start + 1]:
         a, b = ours[start].encode("utf-8", "surrogatepass"), theirs[start].encode("utf-8", "surrogatepass")
-        inside = _alike(a, b)  # two characters may begin with the same bytes
+        inside = same_start(a, b)  # two characters may begin with the same bytes
     else:
         inside = 0
     byte = len(ours[:start].encode("utf-8", "surrogatepass")) + inside
     return TextDifference(start, byte, ours[start:], theirs[start:])
-
-
-def _alike(a: Sequence[object], b: Sequence[object]) -> int:
-    """How many of their first items are equal."""
-    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _token(

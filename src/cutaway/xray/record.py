@@ -9,11 +9,12 @@ otherwise; moments in seconds since 1970; tokens, pages, bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from cutaway.sampling import SamplingParams
+from cutaway.xray.same_start import same_start
 
 VERSION = 1
 """Of the record's schema. A field that is added does not change it; one that changes its meaning does."""
@@ -151,6 +152,15 @@ class RequestRecord:
     warnings: tuple[str, ...] = ()
     version: int = VERSION
 
+    def with_choice(self, choice: int | None, others: Iterable[RequestRecord]) -> RequestRecord | None:
+        """The record, here or among others, of that answer to the same prompt of the same request; None: there is
+        none. choice: None: this one."""
+        if choice in (None, self.choice):
+            return self
+        prompt = (self.request, self.caller, self.began, self.prompt)
+        same = (one for one in others if (one.request, one.caller, one.began, one.prompt) == prompt)
+        return next((one for one in same if one.choice == choice), None)
+
     @property
     def failed(self) -> bool:
         """Whether it came to no end of its own: an error, or nobody was there any more."""
@@ -164,7 +174,5 @@ class RequestRecord:
 
 def same_answer(one: Sequence[int], other: Sequence[int]) -> int | None:
     """The first index at which two answers differ, also where one is only longer; None: they are equal."""
-    for at, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return at
-    return None if len(one) == len(other) else min(len(one), len(other))
+    at = same_start(one, other)
+    return None if at == len(one) == len(other) else at

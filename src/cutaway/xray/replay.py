@@ -15,10 +15,10 @@ from typing import Any
 from cutaway.assemble import Engine
 from cutaway.engine import Finished, Shorten, TokenChosen
 from cutaway.engine.notes import Notes
-from cutaway.errors import RecordError
 from cutaway.text import Tokenizer
 from cutaway.xray.record import RequestRecord, Slide, System, same_answer
 from cutaway.xray.recorded import known_answer
+from cutaway.xray.same_start import same_start
 from cutaway.xray.system import system_of
 
 _COMPARED = (
@@ -89,9 +89,7 @@ def engine_for(record: RequestRecord, model: str | None = None, threads: int | N
 
 def replay(engine: Engine, record: RequestRecord) -> Replay:
     """Run it again. Raises RecordError where it holds figures only or own stages, and what `Engine.submit` raises."""
-    known_answer(record)  # raises
-    if record.own_stages:
-        raise RecordError("this request had stages of its own, functions that no record can hold")
+    known_answer(record).check_stages()
     began = perf_counter()
     notes, end = _run(engine, record)
     took = (perf_counter() - began) * 1e3
@@ -144,10 +142,9 @@ def _shorten(slides: Sequence[Slide]) -> Shorten:
 def _parting(engine: Engine, record: RequestRecord, here: Sequence[int], hashes: Sequence[str]) -> Parting | None:
     assert record.token_ids is not None
     by_token = same_answer(record.token_ids, here)
-    by_hash = None
-    if record.hashes is not None and hashes:
-        by_hash = next((i for i, (a, b) in enumerate(zip(record.hashes, hashes, strict=False)) if a != b), None)
-    if by_hash is not None and (by_token is None or by_hash < by_token):
+    compared = min(len(record.hashes or ()), len(hashes))
+    by_hash = same_start(record.hashes or (), hashes)
+    if by_hash < compared and (by_token is None or by_hash < by_token):
         token = here[by_hash]
         text = _text(engine.tokenizer, token)
         return Parting(by_hash, "logits", token, token, text, text, None)

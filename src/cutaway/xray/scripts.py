@@ -35,6 +35,11 @@ ASKED = {"Latin": 8}
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 
 
+def without_code(text: str) -> str:
+    """The text with blanks in the place of code."""
+    return _CODE.sub(lambda code: " " * len(code.group()), text)
+
+
 @dataclass(frozen=True, slots=True)
 class Slide:
     """From the character `at` on the text is in `script`; before it was in `before`. letters: of the first run."""
@@ -69,7 +74,7 @@ def script_slide(answer: str, prompt: str) -> Slide | None:
     are told apart in languages.py.
     """
     asked = prompt.lower()
-    answer = _CODE.sub(lambda code: " " * len(code.group()), answer)
+    answer = without_code(answer)
     written = Counter(script for c in prompt if (script := script_of(c)) is not None)
     expected = {script for script, count in written.items() if count >= ASKED.get(script, 1)}
     expected |= {script for script, names in NAMES.items() if any(name in asked for name in names)}

@@ -67,9 +67,11 @@ class StopAccount:
     why: str
 
 
-def stop_account(known: KnownAnswer, tokenizer: Tokenizer, tokens: Sequence[TokenAccount]) -> StopAccount:
-    """tokens: the accounts of all or some of the answer's tokens, in order."""
-    stop, text = known.stop, AnswerText.of(known, tokenizer)
+def stop_account(
+    known: KnownAnswer, tokenizer: Tokenizer, tokens: Sequence[TokenAccount], text: AnswerText
+) -> StopAccount:
+    """tokens: the accounts of all or some of the answer's tokens, in order. text: of the answer."""
+    stop = known.stop
     span = None if stop is None else _span(stop, text, known)
     held = None if span is None else (text.token_at(span[0]), text.token_at(max(span[0], span[1] - 1)))
     if stop is not None and isinstance(stop.matched, int):

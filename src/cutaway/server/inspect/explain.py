@@ -12,6 +12,7 @@ from starlette.responses import Response
 from cutaway.assemble import Engine
 from cutaway.errors import RecordError
 from cutaway.server.inspect.access import shown, viewer
+from cutaway.server.inspect.query import digits, query_of
 from cutaway.server.inspect.requests import found
 from cutaway.server.state import Service, request_id, service_of
 from cutaway.server.transport.errors import ApiError, bad_request
@@ -29,7 +30,7 @@ async def explain_request(request: Request) -> Response:
     """The account of an answer's tokens, why it stopped, and findings; behind all requests. Query: at, first, last,
     best, lead, choice (numbers), tokens (a JSON list of texts or #ID)."""
     service = service_of(request)
-    query = _query(dict(request.query_params))
+    query = _query(query_of(request, _KNOWN))
     record = _choice(service, request, await found(request, request.path_params["id"]), query.get("choice"))
     try:
         known = known_answer(record)
@@ -57,28 +58,21 @@ class _Work:
 
 def _choice(service: Service, request: Request, record: RequestRecord, choice: int | None) -> RequestRecord:
     """The record of another answer to the same prompt. Raises ApiError: 404."""
-    if choice is None or choice == record.choice:
-        return record
-    same = (record.request, record.caller, record.began, record.prompt, choice)
-    who = viewer(request)
-    for head in service.flights.heads():
-        if who.may_see(head.caller) and (head.request, head.caller, head.began, head.prompt, head.choice) == same:
-            other: RequestRecord | None = service.flights.find(head.id, who.may_see)
-            if other is not None:
-                return other
-    raise ApiError(404, f"the request has no answer {choice}", param="choice", code="record_not_found")
+    head = record.with_choice(choice, service.flights.heads())
+    chosen = record if head is record else head and service.flights.find(head.id, viewer(request).may_see)
+    if chosen is None:
+        raise ApiError(404, f"the request has no answer {choice}", param="choice", code="record_not_found")
+    return chosen
 
 
 def _query(given: dict[str, str]) -> dict[str, Any]:
     """Raises ApiError."""
-    if wrong := sorted(given.keys() - _KNOWN):
-        raise bad_request(f"{wrong[0]} is not a parameter here; known are {', '.join(sorted(_KNOWN))}", wrong[0])
     query: dict[str, Any] = {}
     for name in _NUMBERS:
         if (value := given.get(name)) is not None:
-            if not (value.isascii() and value.isdigit() and len(value) < 10):
+            if (number := digits(value)) is None:
                 raise bad_request(f"{name} must be a number from 0", name, "parameter_invalid")
-            query[name] = int(value)
+            query[name] = number
     try:
         texts = json.loads(given.get("tokens", "[]"))
     except (ValueError, RecursionError):

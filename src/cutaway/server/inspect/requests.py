@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from cutaway.errors import ParameterError
 from cutaway.server.inspect.access import not_yours, shown, viewer
+from cutaway.server.inspect.query import digits, query_of
 from cutaway.server.state import service_of
 from cutaway.server.transport.errors import bad_request
 from cutaway.xray.record import RequestRecord
@@ -21,7 +22,7 @@ _KNOWN = frozenset({"failed", "slow", "model", "since", "request", "limit"})
 async def list_requests(request: Request) -> Response:
     """The last requests, the latest first, figures only. Query: failed, slow, model, since, request, limit."""
     service, who = service_of(request), viewer(request)
-    wanted = _wanted(dict(request.query_params))
+    wanted = _wanted(query_of(request, _KNOWN))
     seen = (record for record in service.flights.heads() if who.may_see(record.caller))
     return shown({"requests": listed(seen, wanted), "kept": kept_json(service.flights)})
 
@@ -48,20 +49,18 @@ def kept_json(flights: Any) -> dict[str, Any]:
 
 def _wanted(query: dict[str, str]) -> Wanted:
     """Raises ApiError."""
-    if wrong := sorted(query.keys() - _KNOWN):
-        raise bad_request(f"{wrong[0]} is not a parameter here; known are {', '.join(sorted(_KNOWN))}", wrong[0])
     flags: dict[str, bool] = {}
     for name in ("failed", "slow"):
         if query.get(name, "false") not in ("true", "false"):
             raise bad_request(f"{name} must be true or false", name, "parameter_invalid")
         flags[name] = query.get(name) == "true"
-    limit = query.get("limit", "50")
-    if not (limit.isascii() and limit.isdigit() and len(limit) < 10):
+    limit = digits(query.get("limit", "50"))
+    if limit is None:
         raise bad_request("limit must be a number", "limit", "parameter_invalid")
     try:
         since = parse_since(query["since"]) if "since" in query else None
         return Wanted(
-            model=query.get("model"), since=since, request=query.get("request"), limit=int(limit), **flags
+            model=query.get("model"), since=since, request=query.get("request"), limit=limit, **flags
         )
     except ParameterError as error:
         raise bad_request(str(error), code=error.code) from None

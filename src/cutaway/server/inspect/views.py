@@ -12,6 +12,7 @@ from cutaway.assemble import Engine
 from cutaway.engine import Look
 from cutaway.errors import EngineError
 from cutaway.server.inspect.access import not_yours, shown, viewer
+from cutaway.server.inspect.query import digits
 from cutaway.server.state import Service, service_of
 from cutaway.server.transport.errors import bad_request
 from cutaway.xray.owners import Eyes
@@ -77,7 +78,7 @@ def eyes_of(service: Service, model: str, caller: str | None) -> Eyes:
 
 def page_bytes(engine: Engine) -> list[int]:
     """Of a page of each group."""
-    return [group.bytes // group.pages for group in engine.memory.groups]
+    return [group.page_bytes for group in engine.memory.groups]
 
 
 def number(request: Request, name: str, default: int, most: int) -> int:
@@ -85,6 +86,7 @@ def number(request: Request, name: str, default: int, most: int) -> int:
     given = request.query_params.get(name)
     if given is None:
         return default
-    if not given.isascii() or not given.isdigit() or not 1 <= int(given[:9]) <= most:
+    found = digits(given)
+    if found is None or not 1 <= found <= most:
         raise bad_request(f"{name} is {given[:20]!r}; it must be a whole number from 1 to {most}", name)
-    return int(given)
+    return found

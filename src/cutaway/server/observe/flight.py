@@ -12,14 +12,6 @@ from cutaway.server.models.visit import Visit
 from cutaway.xray.recorded import Origin, kept
 
 
-def _ids(tokens: Sequence[int]) -> array[int]:
-    """Compact. Ids that are no 32-bit numbers are none of any model: the engine refuses them, so there is no record."""
-    try:
-        return array("i", tokens)
-    except OverflowError:
-        return array("i")
-
-
 class Flight:
     """Of one request: one record for each answer that the engine accepted."""
 
@@ -27,7 +19,8 @@ class Flight:
         self, visit: Visit, prompts: Sequence[Sequence[int]], params: SamplingParams, clock: float | None
     ) -> None:
         self._visit = visit
-        self._prompts = [_ids(tokens) for tokens in prompts]
+        self._prompts = prompts
+        self._compact: dict[int, array[int]] = {}  # for all choices of a prompt, when the first has ended
         self._params = params
         self._clock = clock
         self._lock = Lock()
@@ -61,8 +54,10 @@ class Flight:
         origin = Origin(visit.id, visit.caller, visit.began / 1e9, visit.path, system, self._params, self._clock)
         try:
             for number, end in ends:
+                if number not in self._compact:
+                    self._compact[number] = array("i", self._prompts[number])
                 recorder.add(
-                    kept(origin, end, self._prompts[number], recorder.level, number=number, status=status,
+                    kept(origin, end, self._compact[number], recorder.level, number=number, status=status,
                          error=error if isinstance(error, Exception) else None, warnings=visit.warnings)
                 )  # fmt: skip
         except Exception as broken:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cutaway.text.chat.clock import now
 from cutaway.text.chat.guarded import Guard
 from cutaway.text.chat.template import ChatTemplate
 from cutaway.text.chat.unread_fields import unread
@@ -103,7 +103,7 @@ class _Clock:
     """One time for all renderings, of which those that mark mark it."""
 
     def __init__(self) -> None:
-        self._now = datetime.now().astimezone()
+        self._now = now()
         self.guard: _MarkingGuard | None = None
 
     def text(self, format: str) -> str:
