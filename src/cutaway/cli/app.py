@@ -19,6 +19,7 @@ from cutaway.cli.bench_calibrate import calibrate
 from cutaway.cli.branch import branch
 from cutaway.cli.chat import chat
 from cutaway.cli.config import app as config_app
+from cutaway.cli.doctor import doctor
 from cutaway.cli.explain import explain
 from cutaway.cli.help import Command, Group
 from cutaway.cli.models import models
@@ -68,7 +69,7 @@ def options(
 
 COMMANDS = (
     run, chat, serve, pull, models, rm, tokens, prompt, requests, explain, trace, replay, branch, ps, waterfall,
-    presets, plan, version,
+    presets, plan, doctor, version,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(cls=Command)(command)

@@ -11,6 +11,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Use": ("run", "chat", "serve"),
     "Look inside": ("tokens", "prompt", "requests", "explain", "trace", "replay", "branch", "waterfall"),
     "Measure": ("plan", "ps", "bench"),
+    "Find faults": ("doctor",),
     "Set up": ("pull", "models", "rm", "config", "presets", "version"),
 }
 """The commands by purpose. A test checks that every command is in a group."""

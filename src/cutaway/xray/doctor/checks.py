@@ -1,0 +1,87 @@
+"""The table of checks, and an examination: all of them in their order. A new check is a function and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+from cutaway.xray.doctor import build, environment, machine, model_files, template, tokenizer
+from cutaway.xray.doctor.diagnosis import Diagnosis, Severity
+from cutaway.xray.doctor.subject import Subject
+
+Check = Callable[[Subject], Iterator[Diagnosis]]
+ORDER: tuple[Severity, ...] = ("error", "warning", "note", "unknown")
+"""The worst first."""
+STATUS = {"error": 4, "warning": 3}
+"""The exit status by the worst finding; 0 for others. 1, 2 and 130 keep the meaning that they have everywhere."""
+
+MODEL: dict[str, Check] = {
+    "model name": model_files.name,
+    "model header": model_files.header,
+    "model memory": model_files.memory,
+    "model content": model_files.content,
+    "vocabulary": tokenizer.vocabulary,
+    "special ids": tokenizer.special_ids,
+    "round trip": tokenizer.round_trip,
+    "template": template.rendering,
+    "rendered prompt": template.rendered_prompt,
+    "template origin": template.publisher,
+}
+MACHINE: dict[str, Check] = {
+    "processor quota": machine.processor_quota,
+    "affinity": machine.affinity,
+    "memory kills": machine.memory_kills,
+    "other load": machine.other_load,
+    "instruction set": build.instruction_set,
+    "kernels": build.kernels,
+    "console": environment.console,
+    "variables": environment.variables,
+    "proxy": environment.proxy,
+    "cache": environment.cache,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """checks: the name of each that ran and what it found, in their order. seconds: what they took."""
+
+    checks: tuple[tuple[str, tuple[Diagnosis, ...]], ...]
+    seconds: float
+
+    @property
+    def findings(self) -> tuple[Diagnosis, ...]:
+        """The worst first, and among equals in the order of the checks."""
+        found = [one for _, each in self.checks for one in each]
+        return tuple(sorted(found, key=lambda one: ORDER.index(one.severity)))
+
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        return max((STATUS.get(one.severity, 0) for one in self.findings), default=0)
+
+
+def examine(subject: Subject) -> Examination:
+    """Run the checks that apply: of the model itself, of the chain of configuration, of the request."""
+    began = perf_counter()
+    done = tuple((name, tuple(check(subject))) for name, check in applying(subject).items())
+    return Examination(done, perf_counter() - began)
+
+
+def applying(subject: Subject) -> dict[str, Check]:
+    return (MODEL if subject.model is not None else {}) | (MACHINE if subject.machine else {})
+
+
+def examination_json(found: Examination) -> dict[str, Any]:
+    """As a JSON object. state: the worst that a check found, or "ok"."""
+    states = {
+        name: min((one.severity for one in each), key=ORDER.index, default="ok") for name, each in found.checks
+    }
+    return {
+        "record": "examination",
+        "checks": [{"check": name, "state": state} for name, state in states.items()],
+        "findings": [asdict(one) for one in found.findings],
+        "seconds": round(found.seconds, 3),
+        "status": found.status,
+    }
