@@ -97,7 +97,7 @@ def main() -> int:
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path)
     parser.add_argument("--work", choices=WORKS, default="decode")
-    parser.add_argument("--model", default="smollm2-135m", help="a name or a path, or synthetic:SHAPE")
+    parser.add_argument("--model", default="smollm2-135m", help="a name or a path, or synthetic:SHAPE[:TYPE]")
     parser.add_argument("--bound", type=float, default=1.01, help="time of the new over the old at most")
     parser.add_argument("--pairs", type=int, default=FEWEST_PAIRS)
     parser.add_argument("--loads", type=int, default=8, help="how often both processes are started")

@@ -26,7 +26,8 @@ def main() -> None:
     )  # fmt: skip
     name: str = asked["model"]
     if name.startswith("synthetic:"):
-        file = synthetic_model(name.removeprefix("synthetic:"), "Q4_K")
+        shape, _, kind = name.removeprefix("synthetic:").partition(":")
+        file = synthetic_model(shape, kind or "Q4_K")
     else:
         file = open_model(resolve(name).path)
     subject = Subject.load(name, file, settings)

@@ -6,55 +6,11 @@
 // of it and keeps acc in `out`, so that a stretch of activations can serve several panels while it is in the first
 // cache.
 #pragma once
-#include "functions.h"
-#include "layout.h"
+#include "dots.h"
 
 namespace cutaway::CUTAWAY_ISA {
 
-// Every loop over a tile's accumulators: one that stays a loop keeps them all in memory.
-#if defined(__AVX2__)
-#define UNROLL_TOKENS _Pragma("GCC unroll 16")
-#else
-#define UNROLL_TOKENS
-#endif
-
-constexpr int kAhead = 8192, kGemvAhead = 2048;  // bytes: how far ahead one reader asks for memory, and each of a few
-
-template <int N> INLINE B shift(B x) {
-    if constexpr (N > 0)
-        return bshl<N>(x);
-    else if constexpr (N < 0)
-        return bshr<-N>(x);
-    else
-        return x;
-}
-
-// The quads J and J + 4 of a group, from its nibble line J and what bits it has above the nibbles.
-template <int C, int J> INLINE void two_quads(B line, const B* high, const uint8_t* table, B& a, B& b) {
-    const B mask = bset(15);
-    a = band(line, mask), b = band(bshr<4>(line), mask);
-    if constexpr (C == kTable) a = lookup(a, table), b = lookup(b, table);
-    if constexpr (C == kFive)
-        a = bor(a, band(shift<4 - J>(high[0]), bset(16))), b = bor(b, band(shift<-J>(high[0]), bset(16)));
-    if constexpr (C == kSix)
-        a = bor(a, band(shift<4 - 2 * J>(high[0]), bset(0x30))),
-        b = bor(b, band(shift<4 - 2 * J>(high[1]), bset(0x30)));
-}
-
-// Codes of a group: eight lines, quad j in q[j].
-template <int C> INLINE void unpack(const uint8_t* p, const uint8_t* table, B* q) {
-    if constexpr (C == kByte) {
-        for (int j = 0; j < 8; j++) q[j] = bload(p + 64 * j);
-        return;
-    }
-    B high[2] = {};
-    for (int i = 0; i < kHighLines[C]; i++) high[i] = bload(p + 64 * i);
-    const uint8_t* n = p + 64 * kHighLines[C];
-    two_quads<C, 0>(bload(n), high, table, q[0], q[4]);
-    two_quads<C, 1>(bload(n + 64), high, table, q[1], q[5]);
-    two_quads<C, 2>(bload(n + 128), high, table, q[2], q[6]);
-    two_quads<C, 3>(bload(n + 192), high, table, q[3], q[7]);
-}
+constexpr int kAhead = 8192, kGemvAhead = 2048;  // bytes: how far ahead one reader prefetches, and each of a few
 
 // Where a group's codes lie, and its unit's scales; from group to group.
 template <int C, int S> struct Walk {
@@ -68,7 +24,7 @@ template <int C, int S> struct Walk {
         codes += kPlaneBytes[C];
         if (++in == kUnitGroups[S]) in = 0, scales = codes, codes += unit_scales(S);
     }
-    // Asks for what lies so many bytes further on.
+    // Prefetches what lies so many bytes further on.
     void ask(int ahead) const {
         if (!in)
             for (int line = 0; line < unit_scales(S); line += 64) __builtin_prefetch(scales + ahead + line, 0, 3);
@@ -108,83 +64,57 @@ template <int S> struct GroupScales {
     }
 };
 
-template <int C> INLINE I dot_codes(I acc, B codes, int four) {
-    if constexpr (C == kByte || C == kTable)
-        return dot_byte(acc, codes, four);
-    else
-        return dot(acc, codes, four);
-}
-
-constexpr int log2_of(int x) { return x <= 1 ? 0 : 1 + log2_of(x / 2); }
-
-// Where the accumulator of a token's dot starts: -offset * (sum of its codes). Bytes that this instruction set makes
-// signed again have lost their 128.
-template <int C, int S> INLINE I start(const int32_t* minus) {
-    constexpr int offset = offset_of(C, S) - (C == kByte || C == kTable ? 128 - kByteOffset : 0);
-    if constexpr (offset == 0)
-        return iset(0);
-    else
-        return ishl<log2_of(offset)>(iset(*minus));
-}
-
-// Tokens whose dots are computed side by side: a dot is a chain of eight, and a core looks ahead no further than one or
-// two. Sixteen registers hold no more than one.
-#if defined(__AVX512F__)
-template <int M> constexpr int kTogether = M < 4 ? 1 : 4;
-#else
-template <int M> constexpr int kTogether = 1;
-#endif
-
 // A group's dots, or half a group's, on top of what was before.
 template <int S> INLINE void add_dots(const GroupScales<S>& w, int half, I dots, float scale, float sum, F& acc) {
     acc = fma(to_float(dots), mul(w.scale[half], set(scale)), acc);
     if constexpr (GroupScales<S>::kMin) acc = fma(w.minimum[half], set(sum), acc);
 }
-
-template <int C, int S, int M>
-INLINE void add_group(const B* q, const GroupScales<S>& w, const ActGroup<M>* a, int m, F* acc) {
-    constexpr int n = kTogether<M>;
-    I d[n];
-    for (int i = 0; i < n; i++) d[i] = start<C, S>(&a->minus[m + i]);
-    if constexpr (M <= 2) {  // two chains, for the latency of a single token's dots
-        const int8_t* x = a->codes[m];
-        I e = iset(0);
-        for (int j = 0; j < 4; j++) {
-            d[0] = dot_codes<C>(d[0], q[j], int_at(x + 4 * j));
-            e = dot_codes<C>(e, q[4 + j], int_at(x + 16 + 4 * j));
-        }
-        d[0] = iadd(d[0], e);
-    } else {
-        for (int j = 0; j < 8; j++)
-            for (int i = 0; i < n; i++) d[i] = dot_codes<C>(d[i], q[j], int_at(a->codes[m + i] + 4 * j));
-    }
-    for (int i = 0; i < n; i++) add_dots<S>(w, 0, d[i], a->scale[m + i], a->sum[m + i], acc[m + i]);
-}
-
-// The same for half a group, where it has a scale of its own.
-template <int C, int S, int M>
-INLINE void add_half(const B* q, const GroupScales<S>& w, int h, const ActGroup<M>* a, int m, F* acc) {
-    constexpr int n = kTogether<M>;
-    I d[n];
-    for (int i = 0; i < n; i++) d[i] = start<C, S>(&a->minus_half[h][m + i]);
-    for (int j = 0; j < 4; j++)
-        for (int i = 0; i < n; i++) d[i] = dot_codes<C>(d[i], q[j], int_at(a->codes[m + i] + 16 * h + 4 * j));
-    for (int i = 0; i < n; i++)
-        add_dots<S>(w, h, d[i], a->scale[m + i], (float)-a->minus_half[h][m + i] * a->scale[m + i], acc[m + i]);
+template <int S, int M>
+INLINE void add_half(const GroupScales<S>& w, int h, I dots, const ActGroup<M>* a, int m, F* acc) {
+    add_dots<S>(w, h, dots, a->scale[m], (float)-a->minus_half[h][m] * a->scale[m], acc[m]);
 }
 
 // One group of one panel, times M tokens.
 template <int C, int S, int M>
 INLINE void group(const Walk<C, S>& walk, const uint8_t* table, const ActGroup<M>* a, F* acc) {
+    constexpr bool halves = GroupScales<S>::kHalves;
+    if constexpr (M <= 2) {
+        I d[2][M];
+        for (int m = 0; m < M; m++) {
+            d[0][m] = start<C, S>(halves ? &a->minus_half[0][m] : &a->minus[m]);
+            d[1][m] = halves ? start<C, S>(&a->minus_half[1][m]) : iset(0);
+        }
+        dot_group<C, M>(walk.codes, table, a->codes, d);
+        const GroupScales<S> w = GroupScales<S>::at(walk.scales, walk.in);
+        for (int m = 0; m < M; m++)
+            if constexpr (halves) {
+                for (int h = 0; h < 2; h++) add_half<S, M>(w, h, d[h][m], a, m, acc);
+            } else {
+                add_dots<S>(w, 0, iadd(d[0][m], d[1][m]), a->scale[m], a->sum[m], acc[m]);
+            }
+        return;
+    }
+    constexpr int n = kTogether<M>;
     B q[8];
     unpack<C>(walk.codes, table, q);
     const GroupScales<S> w = GroupScales<S>::at(walk.scales, walk.in);
     UNROLL_TOKENS
-    for (int m = 0; m < M; m += kTogether<M>) {
-        if constexpr (GroupScales<S>::kHalves) {
-            for (int h = 0; h < 2; h++) add_half<C, S, M>(q + 4 * h, w, h, a, m, acc);
+    for (int m = 0; m < M; m += n) {
+        I d[n];
+        if constexpr (halves) {
+            for (int h = 0; h < 2; h++) {
+                UNROLL_TOKENS
+                for (int i = 0; i < n; i++) d[i] = start<C, S>(&a->minus_half[h][m + i]);
+                dot_quads<C, 4, n>(q + 4 * h, 4 * h, a->codes[m], d);
+                UNROLL_TOKENS
+                for (int i = 0; i < n; i++) add_half<S, M>(w, h, d[i], a, m + i, acc);
+            }
         } else {
-            add_group<C, S, M>(q, w, a, m, acc);
+            UNROLL_TOKENS
+            for (int i = 0; i < n; i++) d[i] = start<C, S>(&a->minus[m + i]);
+            dot_quads<C, 8, n>(q, 0, a->codes[m], d);
+            UNROLL_TOKENS
+            for (int i = 0; i < n; i++) add_dots<S>(w, 0, d[i], a->scale[m + i], a->sum[m + i], acc[m + i]);
         }
     }
 }

@@ -166,9 +166,30 @@ INLINE I dot(I acc, B codes, int four) {
 constexpr int kByteOffset = 128;
 INLINE I dot_byte(I acc, B codes, int four) { return dot(acc, codes, four); }
 #else
-// maddubs saturates its 16-bit pair sums: safe for codes up to 6 bits (63 * 127 * 2), not for whole bytes.
+// Integers may be added in any order, so a compiler computes all products first, and spills them: not beyond this.
+INLINE __m256i in_order(__m256i sum) {
+    asm("" : "+x"(sum));
+    return sum;
+}
+// maddubs saturates its 16-bit pair sums: safe for codes up to 6 bits (63 * 127 * 2), not for whole bytes. Those of
+// small codes may be added before they are widened, which takes two instructions of the three of a dot.
+#define CUTAWAY_PAIR_SUMS
+struct Pairs {
+    __m256i a, b;  // 16 rows, two sums of two products each
+};
+INLINE Pairs pair_sums(B codes, int four) {
+    const __m256i x = _mm256_set1_epi32(four);
+    return {_mm256_maddubs_epi16(codes.a, x), _mm256_maddubs_epi16(codes.b, x)};
+}
+INLINE Pairs padd(Pairs x, Pairs y) {
+    return {in_order(_mm256_add_epi16(x.a, y.a)), in_order(_mm256_add_epi16(x.b, y.b))};
+}
+INLINE I widen(I acc, Pairs x) {
+    const __m256i one = _mm256_set1_epi16(1);
+    return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, one)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, one))};
+}
 INLINE __m256i dot_pairs(__m256i acc, __m256i codes, __m256i x) {
-    return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1)));
+    return in_order(_mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1))));
 }
 INLINE I dot(I acc, B codes, int four) {
     const __m256i x = _mm256_set1_epi32(four);
