@@ -64,7 +64,7 @@ template <int T> INLINE void load_line(const uint8_t* p, F* k) {
 }
 
 // q . k for N blocks of 16 tokens and R rows, inputs in ascending order. q: [R][d]. Meanwhile the lines at `ahead` are
-// asked for.
+// prefetched.
 template <int T, int R, int N> INLINE void dot_blocks(const uint8_t* const* keys, const uint8_t* const* ahead,
                                                       const float* const q, int d, F (*s)[R]) {
     constexpr int D = kLineInputs<T>;

@@ -37,7 +37,7 @@ template <int N> struct Runs {
     }
 };
 
-// Those of a segment to `room`, for several tiles of rows. Meanwhile the keys are asked for.
+// Those of a segment to `room`, for several tiles of rows. Meanwhile the keys are prefetched.
 static void pair_values(AttendBlocks& blocks, float* room) {
     const size_t d = blocks.head_dim;
     for (int b = 0; b < kBlocks; b += 4) {
@@ -160,7 +160,7 @@ template <int R> INLINE void soften(float* s, int begin, int end, const bool* ma
     for (int r = 0; r < R; r++) l[r] = sum(add(total[r][0], total[r][1]));
 }
 
-// o [16][stride], the inputs i .. i + 16 N - 1: N tiles of them. The next segment's first keys are asked for meanwhile.
+// o [16][stride], the inputs i .. i + 16 N - 1: N tiles of them. The next segment's first keys are prefetched.
 template <int N> INLINE void weigh_pairs(const uint8_t* p, const AttendBlocks& blocks, const Eight& next, int i,
                                          int begin, int end, float* o, int stride) {
     constexpr int kNextLines = 2;

@@ -1,6 +1,6 @@
 // The product of one or two tokens: what counts is how weights are read. Memory gives most to a few readers that each
-// go line by line, so the panels lie far apart, one line of each is taken in turn, and each is asked for one line ahead
-// at a time. The arithmetic is tile.h's, and so are the bits.
+// go line by line, so the panels lie far apart, one line of each is taken in turn, and each is prefetched one line
+// ahead at a time. The arithmetic is tile.h's, and so are the bits.
 #pragma once
 #include "tile.h"
 
@@ -8,7 +8,7 @@ namespace cutaway::CUTAWAY_ISA {
 
 #if defined(__AVX512F__)
 
-// Asks for a line of each panel.
+// Prefetches a line of each panel.
 template <int P> INLINE void ask_lines(const uint8_t* const* panels, size_t at) {
     UNROLL_TOKENS
     for (int p = 0; p < P; p++) __builtin_prefetch(panels[p] + at + kGemvAhead, 0, 3);

@@ -47,7 +47,7 @@ CUTAWAY_RATE(int8_256, "avx2", __m256i, 2 * 32, _mm256_set1_epi8(1),
              _mm256_add_epi32(a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, y), _mm256_set1_epi16(1))))
 #undef CUTAWAY_RATE
 
-// Four places are read in turn, each asked for 2 KB ahead: memory gives a fifth more to this than to one run of lines.
+// Four places are read in turn, each prefetched 2 KB ahead: memory gives a fifth more to this than to one run of lines.
 CUTAWAY_FOR("avx512f") inline void read_512(const uint8_t* p, size_t bytes) {
     const size_t part = bytes / 256 * 64;
     __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
@@ -72,7 +72,7 @@ CUTAWAY_FOR("amx-tile") inline Shapes full_tiles() {
     _tile_storeconfig(before.bytes);
     full.bytes[0] = 1;
     for (int t = 0; t < 8; t++) full.bytes[16 + 2 * t] = 64, full.bytes[48 + t] = 16;
-    asm volatile("" ::"r"(full.bytes) : "memory");  // the intrinsic tells the compiler of its first 8 bytes only
+    asm volatile("" ::"r"(full.bytes) : "memory");  // the compiler sees only the first 8 bytes as the intrinsic's input
     _tile_loadconfig(full.bytes);
     asm volatile("" ::"r"(before.bytes) : "memory");
     return before;

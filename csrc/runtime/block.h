@@ -66,7 +66,7 @@ inline Cut cut_of(const Weight& w, Worker::Cuts cuts, int count) {
     return {w, std::clamp(std::min(262144 / (int)w.panel_bytes, piece), 1, kBlock), count, cuts.runs};
 }
 
-constexpr size_t kComing = 131072;  // bytes that a thread asks for before the op
+constexpr size_t kComing = 131072;  // bytes that a thread prefetches before the op
 
 // What is read first, from a block on.
 inline Prefetch prefetch_of(const Cut& cut, int64_t block) {

@@ -22,7 +22,7 @@ class Memory {
     static constexpr size_t whole(size_t bytes) { return (bytes + kHuge - 1) / kHuge * kHuge; }
 
     explicit Memory(Owner owner) : owner_(owner) {}
-    // kOwners: nobody's, the caller counts it.
+    // kOwners: no owner's, the caller counts it.
     Memory(size_t bytes, Owner owner) : size_(bytes), owner_(owner) {
         if (!bytes) return;
         const bool want_huge = bytes >= kHuge;
@@ -110,7 +110,7 @@ class Arena {
     size_t taken() const { return taken_; }
 
   private:
-    static constexpr size_t kChunk = size_t{64} << 20;  // of address space: what nobody touches takes no memory
+    static constexpr size_t kChunk = size_t{64} << 20;  // of address space: untouched pages take no memory
     std::mutex lock_;
     std::shared_ptr<Chunk> chunk_;
     const Owner owner_;

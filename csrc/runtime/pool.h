@@ -7,11 +7,11 @@
 //   helper 2     ====>..[=====>  x (preempted)           out . . . . [ joins with an op
 //
 // The thread that calls `run` owns the job; it never leaves it. Every thread runs the same code: `parallel` gives each
-// a run of items, its own to walk through in order (what it asks of memory ahead is then what it reads next), and who
+// a run of items, its own to walk through in order (what it prefetches is then what it reads next), and a thread that
 // is done takes from the others' runs. A phase is what lies between two barriers. The owner alone ends one: when every
 // member has arrived it sets the next number, which the others wait for.
 //
-// A member's word says where it is. Whoever changes it does so in one atomic operation, and only along these arrows:
+// A member's word says where it is. It is changed in one atomic operation, and only along these arrows:
 //
 //        .-------------- the owner calls, at the start of an op --------------.
 //        |                                                                     v
@@ -28,7 +28,7 @@
 //
 // What the owner writes between an arrival and the next phase (runs, places, the number of runs) is read by members
 // after they see that phase, so the words' acquire and release order everything else. How many take part is Pressure's
-// choice. No bit of any result depends on it: an item's outcome is the same whoever does it, and cuts are of outputs
+// choice. No bit of any result depends on it: an item's outcome is the same in every thread, and cuts are of outputs
 // only.
 #pragma once
 #include <memory>
@@ -71,7 +71,7 @@ class ThreadPool {
     }
     int size() const { return (int)helpers_.size() + 1; }
 
-    // Memory for every thread before any needs it, so that it is the same whoever takes part.
+    // Memory for every thread before any needs it, so that it is the same whichever threads take part.
     void reserve(const Room& room) {
         const Turn::Held held(turn_);
         room_.cover(room);
@@ -79,7 +79,7 @@ class ThreadPool {
         for (auto& h : helpers_) h->worker.reserve(room_);
     }
 
-    // How often helpers came and went within jobs; for whoever calls `run`.
+    // How often helpers came and went within jobs; read by the caller of `run`.
     struct Changes {
         uint64_t called = 0, joined = 0;  // with a job; with a later op of it
         uint64_t late = 0, sent = 0;      // dropped: too late at a barrier; one too many

@@ -45,7 +45,7 @@ class RunDelay {
     int file_;
 };
 
-// How many of the cores that this process may use did nothing since the last time it was asked. Below 0: not known.
+// How many of the cores that this process may use were idle since the previous call. Below 0: not known.
 class IdleCores {
   public:
     IdleCores() : file_(open("/proc/stat", O_RDONLY | O_CLOEXEC)) {
@@ -142,7 +142,7 @@ class Pressure {
         const double idle = idle_.take();
         grow_ = now + pause();
         if (idle < kIdle && idle >= 0) return;
-        if (idle < 0 && chance_() % 16) return;  // nobody says so: try it now and then
+        if (idle < 0 && chance_() % 16) return;  // unknown: try it now and then
         target_ = std::min(most_, target_ + std::max(1, (int)(idle + 1.0 - kIdle)));
         grew_ = now;
     }

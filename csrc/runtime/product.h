@@ -15,7 +15,7 @@ inline Tokens tokens_of(int64_t item, int64_t blocks, int count) {
     return {i * kTokens, i == n - 1 ? count : (i + 1) * kTokens};
 }
 
-// Asks for a block's part of a row of outputs: it comes while the block is multiplied.
+// Prefetches a block's part of a row of outputs, which arrives while the block is multiplied.
 inline void ask(const Block& block, const float* row) {
     for (size_t i = 0; i < block.size; i++) __builtin_prefetch(row + block.panel(i) * kPanelRows, 1, 3);
 }

@@ -1,4 +1,4 @@
-// A lock that is given in the order in which it is asked for: two models take their steps by turns.
+// A fair lock, granted in the order of requests: two models take their steps by turns.
 #pragma once
 #include <condition_variable>
 #include <cstdint>

@@ -22,9 +22,9 @@ inline void relax() {
 #endif
 }
 
-// A number of 31 bits that one thread changes and others wait for. A bit of it says that somebody sleeps. Who falls
-// asleep sets the bit and who changes the number takes it away, both in one atomic operation on the same word, so no
-// wake-up is lost.
+// A number of 31 bits that one thread changes and others wait for. A bit of it says that a thread sleeps. A thread that
+// falls asleep sets the bit and one that changes the number clears it, both in one atomic operation on the same word,
+// so no wake-up is lost.
 class Signal {
   public:
     uint32_t load(std::memory_order order = std::memory_order_acquire) const { return word_.load(order) & ~kSleeper; }

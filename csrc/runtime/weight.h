@@ -61,7 +61,7 @@ struct Weight {
         return best;
     }
 
-    // Everything but the data: what a plan needs, and a recording of ops that nobody runs.
+    // Everything but the data: what a plan needs, and a recording of ops that is never run.
     void outline(const Team& team, const Layout& l, int t, size_t r, size_t k, bool biased) {
         layout = l, type = t, rows = r, inputs = k,
         panel_bytes = stride(l.panel(k), (r + kPanelRows - 1) / kPanelRows, team.threads());

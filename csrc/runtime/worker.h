@@ -17,7 +17,7 @@ struct FloatMode {
 #endif
 };
 
-// What a thread will soon read: weights, in lines of 64 bytes side by side, asked for while it has nothing else to do.
+// What a thread will soon read: weights, in adjacent lines of 64 bytes, prefetched while it has nothing else to do.
 struct Prefetch {
     static constexpr int kReaders = 4;
     const uint8_t* at[kReaders] = {};
