@@ -32,7 +32,7 @@ def test_tables_json_and_a_file_for_perfetto(
     assert max(map(cell_len, table.splitlines()[1:])) <= 100
     assert any(event.get("cat") == "op" for event in json.loads(file.read_text())["traceEvents"])
     told = json.loads(run(capsys, *fixed, "--no-ops", "--json"))
-    assert told["why_no_ops"] == "not asked for" and told["tokens"] == 4
+    assert told["why_no_ops"] == "--ops was not given" and told["tokens"] == 4
     assert [step["tokens"] for step in told["steps"] if not step["reads"]] == [1, 1, 1]
     assert sum(step["tokens"] for step in told["steps"] if step["reads"]) == told["prompt_tokens"]
     assert [stage["name"] for stage in told["stages"]][:3] == ["template", "tokenize", "queue"]

@@ -127,7 +127,7 @@ def _busy_clock() -> Callable[[], float | None]:
 
 
 def _processor_seconds() -> tuple[float, float, float] | None:
-    """(all processors' seconds, those in which somebody worked, our own), from /proc/stat."""
+    """(seconds of all processors, seconds in which they were busy, our own), from /proc/stat."""
     try:
         fields = [int(f) for f in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     except (OSError, ValueError):

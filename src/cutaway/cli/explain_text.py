@@ -81,7 +81,7 @@ def print_tokens(tokens: list[Any]) -> None:
 
 
 def print_token(explanation: Any) -> None:
-    """The one token that was asked for: its ledger, its alternatives, and where they would have led."""
+    """The token that `--token` names: its ledger, its alternatives, and what each would have led to."""
     (one,) = explanation.tokens
     again = "" if one.redrawn == one.token else f"; now #{one.redrawn} would be drawn"
     what = f"token {one.position} {shortened(one.text, 40)} (#{one.token})"

@@ -1,4 +1,4 @@
-"""What a command is asked about: a text, or a JSON file of messages or of a request's body."""
+"""The prompt that a command works on: a text, or a JSON file of messages or of a request's body."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def write_steps(steps: Record) -> None:
         if rows:
             write_table(headings, rows, right=range(10))
         else:
-            print("  no step since somebody looks")
+            print("  no step since watching began")
     print("  times in ms; predicted: of the forward pass; rest: plan, batch and sampling; held, free: pages")
 
 

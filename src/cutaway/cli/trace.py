@@ -66,7 +66,7 @@ def trace(
             course = _recorded(options.record)
         else:
             course = _run(engine, keeper, text_argument(prompt or "", options.encoding), sampling, options, config)
-        ops, ops_ms, why = _ops(engine, course) if options.ops else (None, None, "not asked for")
+        ops, ops_ms, why = _ops(engine, course) if options.ops else (None, None, "--ops was not given")
         told = trace_of(course, engine.inside, ops, ops_ms, why)
         if options.chrome is not None:
             options.chrome.write_text(json.dumps(chrome_trace(course, ops)), "utf-8")

@@ -1,7 +1,7 @@
 """Readings: known texts that are read again for their rows of logits, beside the requests and behind them.
 
-A request that has ended leaves only what cannot be computed again; the rest is computed when somebody asks, by reading
-its prompt and answer once more. What a reading may cost the requests is bounded:
+A request that has ended leaves only what cannot be computed again; the rest is computed on demand, by reading its
+prompt and answer once more. What a reading may cost the requests is bounded:
 
 - it takes none of their places, and of two readings the first goes first;
 - it gives its pages back before a request would be without one, so it never preempts (what is written stays findable,
@@ -85,7 +85,7 @@ class Readings:
     # --- the engine's thread ----------------------------------------------------------------------------------------
     @property
     def due(self) -> bool:
-        """Whether the first reading can go on now. One that nobody wants any more is let go."""
+        """Whether the first reading can continue now. A reading whose reader has left is dropped."""
         if not self._inbox.empty():
             self._receive()
         while self._line and (self._line[0].rows.closed or not self._line[0].rows.left):

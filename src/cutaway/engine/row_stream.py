@@ -1,4 +1,4 @@
-"""What is seen of rows of logits on its way from the engine's thread to whoever reads a text that is known already."""
+"""Results computed from rows of logits, handed from the engine's thread to the reader of a known text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RowStream(Generic[T]):
     """
 
     def __init__(self, count: int, look: Callable[[F32], T], wake: Callable[[], None]) -> None:
-        """wake: tells the engine that there is room again, or that nobody wants more."""
+        """wake: signals to the engine that there is room again, or that no more results are wanted."""
         self.count = self.left = count  # left: rows that are not computed yet; the engine's thread writes it
         self.tokens = self.computing_us = self.looking_us = self.others_us = 0
         self.closed = False
@@ -91,7 +91,7 @@ class RowStream(Generic[T]):
         return result  # type: ignore[return-value]
 
     def close(self) -> None:
-        """Nobody wants more of them. Twice is harmless."""
+        """End the reading: no more results are wanted. A second call does nothing."""
         if not self.closed:
             self.closed = True
             self._wake()

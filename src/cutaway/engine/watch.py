@@ -1,9 +1,9 @@
-"""Looking at an engine while it works.
+"""Snapshots of an engine while it works.
 
-A look is made by the engine's own thread, between two steps, and only when somebody asks: it comes as a message among
-the others, so that an engine nobody looks at does nothing for it. At most two looks a second are made, however many
-ask: who comes sooner gets the one that is there. From the first look on, and until nobody has looked for `WATCHED`
-seconds, the figures of each step are kept, too.
+The engine's own thread takes a snapshot, between two steps, and only on request: the request is one of its messages, so
+an engine that is not watched does nothing for it. At most two snapshots a second are taken; a request that comes sooner
+gets the latest one. From the first snapshot on, until `WATCHED` seconds have passed without a request for one, the
+figures of each step are kept, too.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Watch:
 
     @property
     def preemptions(self) -> tuple[NotedPreemption, ...]:
-        """The latest; they are kept whether anybody looks or not."""
+        """The latest; they are kept even while the engine is not watched."""
         return tuple(self._core.preempted.copy())
 
     # --- in the engine's thread -------------------------------------------------------------------------------------

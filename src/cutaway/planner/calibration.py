@@ -132,7 +132,7 @@ def _solve(rows: Sequence[Sequence[float]], times: Sequence[float]) -> list[floa
 
 
 def identity_of(path: Path) -> str:
-    """What tells a model's files from others without reading them: their names, sizes and times, as a hash."""
+    """A hash of the names, sizes and times of a model's files, which identifies them without reading them."""
     files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
     facts = [(str(p.resolve()), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
     return hashlib.sha256(repr(facts).encode()).hexdigest()

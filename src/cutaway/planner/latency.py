@@ -55,7 +55,7 @@ class Predictor:
     _alone: bool = False  # only of one request at a time
 
     def first(self, tokens: int) -> Interval | None:
-        """To the first token of a prompt of so many, one request alone. None: beyond what can be said."""
+        """Seconds until the first token of a prompt of `tokens`, one request alone. None: beyond the calibration."""
         if tokens > MOST_STRETCH * self._reach[1]:
             return None
         return _interval([lines.first(tokens) for lines in self._lines], self._spreads[0])

@@ -79,7 +79,7 @@ class MemoryPlan:
 
     @property
     def idle(self) -> int:
-        """The part of `scratch` that nobody touches while no more than `requests` decode at once: rows of logits."""
+        """The part of `scratch` that stays untouched while at most `requests` decode at once: rows of logits."""
         return max(0, self.limits.rows - self.requests) * self.step.logits
 
     @property

@@ -93,7 +93,7 @@ def outline_model(
     """
     bare, outline = without_data(file), backend.outline()
     # Tables of positions are counted, not made, except what the file has.
-    # The loader asks a backend for `weight` and `table` only, and those an outline has.
+    # The loader uses only `weight` and `table` of a backend, and an outline has both.
     decoder = load_decoder(bare, spec, cast(Backend, outline), context=PAGE_SIZE, rope_scaling=rope_scaling)
     norms = sum(n.weight.nbytes + (0 if n.bias is None else n.bias.nbytes) for n in _norms(decoder))
     weights = (TypeCost(kind, p.matrices, p.file, p.packed) for kind, p in outline.packed.items())

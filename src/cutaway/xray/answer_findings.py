@@ -130,7 +130,7 @@ def _slide(seen: Seen) -> Iterator[Finding]:
                       seen.text.token_at(tongue.at))  # fmt: skip
     if slide is not None:
         yield Finding("script_slide", f"the answer slides from {slide.before} into {slide.script} letters, which the "
-                      f"prompt neither has nor asks for: {seen.text.text[slide.at : slide.at + 24]!r}",
+                      f"prompt neither uses nor names: {seen.text.text[slide.at : slide.at + 24]!r}",
                       seen.text.token_at(slide.at))  # fmt: skip
 
 

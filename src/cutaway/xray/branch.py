@@ -21,7 +21,7 @@ from cutaway.xray.record import same_answer
 from cutaway.xray.way import Way
 
 LENGTH = 64
-"""Tokens of a branch, unless somebody asks for others."""
+"""Tokens of a branch, by default."""
 MOST = 4096
 _FIXED = ("n", "seed", "logprobs", "prompt_logprobs", "logprobs_mode", "stages", "time_limit", "speculate")
 """Parameters that a branch keeps, that change no token, or that it has no place for."""
@@ -38,7 +38,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """tokens: from the branching point on; text: theirs; ended: why it ended before as many as were asked for (a
+    """tokens: from the branching point on; text: theirs; ended: why it ended before its length was reached (a
     StopKind), None: it did not. parts: index of the first of them that is not the answer's own; None: all are."""
 
     tokens: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Reading JSON that anybody may have written: every value is checked, and an error names its place."""
+"""Reading JSON of unknown origin: every value is checked, and an error names its place."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _detokenizing(engine: Engine, answer: Sequence[int]) -> float:
 
 
 def recorded_course(record: RequestRecord) -> Course:
-    """What a record of a served request tells of its course. Its times begin when the prompt was submitted."""
+    """The course of a served request, from its record. Times begin when the prompt was submitted."""
     steps: list[CourseStep] = []
     before = record.figures.queued_ms or 0.0
     for chunk in record.chunks:

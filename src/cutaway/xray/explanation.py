@@ -21,7 +21,7 @@ from cutaway.xray.stop_account import StopAccount, stop_account
 from cutaway.xray.token_account import Cost, TokenAccount, account
 
 BEST, LEAD = 5, 16
-"""Alternatives of each token, and tokens of what each would have led to, unless somebody asks for others."""
+"""Defaults: alternatives of each token, and tokens of what each would have led to."""
 MOST_BEST, MOST_LEAD = 50, 256
 
 
@@ -52,7 +52,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """known: what was explained. tokens: the accounts, in order; leads: of the one token that was asked for, its own
+    """known: what was explained. tokens: the accounts, in order; leads: of the one token that was named, its own
     first. cost, milliseconds: what it took, and how long in all."""
 
     known: KnownAnswer
@@ -70,8 +70,8 @@ def explain(
     engine: Engine, known: KnownAnswer, asked: Asked | None = None, *, key: Hashable = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Explanation:  # fmt: skip
-    """Computed behind all requests (engine/readings.py). key: within which its prefixes are found. stopped: asked
-    before each token: whether nobody waits for it any more.
+    """Computed behind all requests (engine/readings.py). key: within which its prefixes are found. stopped: called
+    before each token; returns whether the reader has left.
 
     Raises ParameterError for tokens that the answer has not got, ContextExceededError where the engine's context is
     shorter than the request's was, and EngineError.
@@ -112,12 +112,12 @@ def _leads(
 def _goes_on(stopped: Callable[[], bool]) -> bool:
     """Always, or EngineError."""
     if stopped():
-        raise EngineError("nobody waits for the explanation any more", code="explaining")
+        raise EngineError("the reader of the explanation has left", code="explaining")
     return True
 
 
 def token_named(text: str, tokenizer: Tokenizer) -> int:
-    """A token as somebody names it: `#ID`, or a text that is one token. Raises ParameterError."""
+    """The id of a token named by `#ID` or by a text that is one token. Raises ParameterError."""
     if text.startswith("#") and text[1:].isascii() and text[1:].isdigit():
         id = int(text[1:])
         if id >= tokenizer.vocab_size:

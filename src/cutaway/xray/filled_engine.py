@@ -36,7 +36,7 @@ class Filling:
 
 
 def filled_engine(filling: Filling) -> dict[str, Any]:
-    """Load, fill and measure, in a process of its own. Raises CutawayError with what that process said."""
+    """Load, fill and measure, in a process of its own. Raises CutawayError with the last line that it printed."""
     command = [sys.executable, "-m", "cutaway.xray.filled_engine", json.dumps(asdict(filling))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
     if done.returncode:

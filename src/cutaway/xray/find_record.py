@@ -1,4 +1,4 @@
-"""The record that somebody means: a file, an id at a server or of the last runs, or the last one of all."""
+"""Finding a record by its name: a file, an id at a server or of the last runs, or the last one of all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[0-9A-Za-z_-]{1,128}", re.ASCII)
 def find_record(name: str, url: str | None = None) -> RequestRecord:
     """name: a record's file, its id, an x-request-id, or "last". url: ask this server only.
 
-    Without `url` all servers of this user that run are asked, and the last runs looked at. Raises CutawayError.
+    Without `url`, all running servers of this user and the records of the last runs are searched. Raises CutawayError.
     """
     if is_record_file(name):
         return read_record(Path(name))

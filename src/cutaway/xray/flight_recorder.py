@@ -1,4 +1,4 @@
-"""The records of the last requests: in memory within bounds of bytes, age and count; on disk only where asked for."""
+"""The records of the last requests: in memory within bounds of bytes, age and count; on disk only with `--record`."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class FlightRecorder:
 
 class Disk:
     """Records as files of this user alone, each written as a whole by a thread of its own. What is beyond the bounds
-    goes, the oldest first, also what an earlier server left there. failed: told once when it cannot be written."""
+    goes, the oldest first, also what an earlier server left there. failed: called once if a file cannot be written."""
 
     def __init__(self, folder: Path, bounds: Bounds, failed: Callable[[str], None]) -> None:
         self._folder = private_folder(folder, ours=False)

@@ -23,7 +23,7 @@ class Passage:
 class KnownAnswer:
     """prompt, answer: token ids, the answer's with the one that ended it. params, seed, choice: how it was chosen.
 
-    stop: why it ended; None: nobody wrote it down. slides: (tokens of the answer before it, the prompt from then on),
+    stop: why it ended; None: unknown. slides: (tokens of the answer before it, the prompt from then on),
     in order, where the context slid. own_stages: stages that were functions, and that the record could not hold.
     warnings: that went with it.
     """

@@ -29,7 +29,7 @@ NAMES = {
     "Portuguese": ("portug",),
     "Dutch": ("dutch", "néerlandais", "niederländisch", "holand", "olandese", "nederlands"),
 }  # fmt: skip
-"""How a prompt asks for a language: words, in lower case."""
+"""Words by which a prompt names a language, in lower case."""
 WINDOW = 24
 """Words that are looked at together."""
 SHARE, TIMES = 0.2, 2.0
@@ -56,8 +56,8 @@ def language_of(words: Sequence[str]) -> str | None:
 
 
 def language_slide(answer: str, prompt: str) -> LanguageSlide | None:
-    """The first WINDOW words in a language that the prompt is not in and does not name, behind text in another. prompt:
-    what was asked last. Code does not count."""
+    """The first WINDOW words in a language that the prompt is not in and does not name, after text in another. prompt:
+    the last message of the user. Code does not count."""
     words = [(match.start(), match.group().lower()) for match in _WORD.finditer(without_code(answer))]
     asked = prompt.lower()
     expected = {language for language, names in NAMES.items() if any(name in asked for name in names)}

@@ -15,9 +15,9 @@ from cutaway.xray.way import Way
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """token, text: what stands at the asked place; continuation: the tokens drawn behind it, and their text.
+    """token, text: what stands at the place in question; continuation: the tokens drawn behind it, and their text.
 
-    ended: why it ended before as many tokens as were asked for (a StopKind); None: it did not. same_as_answer: how many
+    ended: why it ended before its length was reached (a StopKind); None: it did not. same_as_answer: how many
     of the continuation's tokens are the answer's own, from its beginning on. refused: why nothing can follow it.
     """
 

@@ -1,4 +1,4 @@
-"""Where the memory of a process is: predicted, measured and the difference, for every owner, and what nobody owns.
+"""Where the memory of a process is: predicted, measured and the difference, for every owner, and the rest.
 
 All figures are bytes. What the kernel counts as the process's own (anonymous) memory is split among owners; what is
 left over is `unaccounted`, whatever its sign. A row that is `within` another one is part of it, and not added again.
@@ -32,7 +32,7 @@ class LoadedModel:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """One row. predicted: by the plan, before it was loaded; None: nobody predicts it. measured: None: unknown."""
+    """One row. predicted: by the plan, before it was loaded; None: not predicted. measured: None: unknown."""
 
     owner: str
     predicted: int | None
@@ -121,7 +121,7 @@ def _page_states(name: str, engine: Engine, status: Status) -> list[Owned]:
 
 
 class _Walk:
-    """The latest walk over the process's pages. It is slow, and what it tells changes slowly."""
+    """The latest walk over the process's pages. It is slow, and its result changes slowly."""
 
     def __init__(self) -> None:
         self._lock = Lock()

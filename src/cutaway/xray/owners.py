@@ -1,4 +1,4 @@
-"""Whose an answer is, for views that show somebody only what is its own."""
+"""The owners of answers, for views that show a caller only its own requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Owner:
 
 
 class Owners:
-    """Of the answers of one server, by model and the engine's number. From any thread."""
+    """The owners of the answers of one server, by model and the engine's number. Used from any thread."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, int], Owner] = OrderedDict()
@@ -41,8 +41,8 @@ class Owners:
 
 @dataclass(frozen=True, slots=True)
 class Eyes:
-    """Through which a view is made. owners: of the answers, None: there is one owner, who looks. caller: who looks,
-    None: an admin, who sees all."""
+    """What a view may show. owners: of the answers; None: they all belong to the viewer. caller: the viewer; None: an
+    admin, who sees everything."""
 
     model: str = ""
     owners: Owners | None = None
@@ -53,7 +53,7 @@ class Eyes:
         return self.caller is None
 
     def owner(self, id: int, name: str = "") -> Owner:
-        """name: what the engine calls it, where nobody knows more."""
+        """name: the engine's own name of it, used where no owner is known."""
         found = None if self.owners is None else self.owners.find(self.model, id)
         return found or Owner("" if self.owners is not None else "local", name)
 

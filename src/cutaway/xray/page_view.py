@@ -1,6 +1,6 @@
 """The pages of keys and values: who holds which, what lies in them, and which go next.
 
-A page is shown as one character: the letter of the request that holds it; `s` where several hold it; `c` where nobody
+A page is shown as one character: the letter of the request that holds it; `s` where several hold it; `c` where none
 does, but a later request can find what it holds; `!` the one of those that is taken next; `r` held while a known text
 is read again; `.` free.
 """
@@ -23,8 +23,8 @@ COLUMNS = ("page", "state", "requests", "position", "tokens", "references", "pre
 def page_view(look: Look, page_bytes: Sequence[int], eyes: Eyes = EVERYTHING) -> dict[str, Any]:
     """The record of /x/pages. page_bytes: of a page of each group.
 
-    Whoever is no admin sees the pages of its own requests and what these left, under numbers that count its own pages;
-    how many others there are, and where, is not shown.
+    A viewer who is no admin sees the pages of its own requests and what these left, under numbers that count only
+    those; how many others there are, and where, is not shown.
     """
     requests = [request for request in look.requests if eyes.sees(request.id)]
     numbers = {request.id: number for number, request in enumerate(requests)}
@@ -120,7 +120,7 @@ def _position(holders: list[tuple[int, int]], pages: PageMap, place: int | None)
 
 
 def _left_by(pages: PageMap, place: int | None, eyes: Eyes) -> bool:
-    """Whether what nobody visible holds may be shown: it is published, and by somebody who is looking."""
+    """Whether a page that no visible request holds may be shown: it is published, and the viewer published it."""
     if place is None:
         return eyes.all
     return eyes.sees_key(pages.keys[pages.published.owner[place]])

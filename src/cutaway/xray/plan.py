@@ -78,8 +78,8 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """total: with the process. most_context: for the requests that were asked for; most_requests: at the context that
-    was asked for; None where no limit is known. misses: "memory", "ttft", "tpot"."""
+    """total: with the process. most_context: for the wanted number of requests; most_requests: at the wanted
+    context; None where no limit is known. misses: "memory", "ttft", "tpot"."""
 
     model: PlannedModel
     ask: Ask
@@ -152,7 +152,7 @@ def predictor_for(model: PlannedModel, outline: ModelOutline, ask: Ask, here: He
 
 
 def _contexts(outline: ModelOutline, ask: Ask, predictor: Predictor | None, reach: int) -> tuple[ContextCost, ...]:
-    """Of the usual lengths that the model reaches, and of the one that was asked for."""
+    """Of the usual lengths that the model reaches, and of the wanted one."""
     assert ask.context is not None
     lengths = sorted({*(c for c in CONTEXTS if c <= reach), ask.context})
     return tuple(

@@ -45,7 +45,7 @@ def type_rows(model: PlannedModel, ask: Ask, here: Here, types: Sequence[str] = 
 
 
 def plan_json(plan: Plan, backend: Backend) -> dict[str, Any]:
-    """The plan without tables that were not asked for; those have functions of their own."""
+    """The plan without its optional tables, which have functions of their own."""
     memory, spec, ask = plan.memory, plan.model.spec, plan.ask
     rows = [{"what": what, "of": of, "bytes": count} for what, of, count in plan_rows(memory)[:-1]]
     return {

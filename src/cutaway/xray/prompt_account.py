@@ -144,7 +144,7 @@ def _rendered(model: PromptModel, asked: PromptInput) -> tuple[list[Segment], li
 
 
 def _by_segments(segments: Sequence[Segment]) -> Iterator[PromptSpan]:
-    """Where origins are not known, this still is: nobody but the template writes markers."""
+    """The spans that are known even without origins: only the template writes markers."""
     start = 0
     for text, special in segments:
         end = start + len(text)

@@ -163,7 +163,7 @@ class RequestRecord:
 
     @property
     def failed(self) -> bool:
-        """Whether it came to no end of its own: an error, or nobody was there any more."""
+        """Whether it did not end by itself: it failed, or its client left."""
         return self.end.kind in ("error", "cancelled") or self.end.status >= 400
 
     @property

@@ -1,4 +1,4 @@
-"""A request record as JSON, and back from a file that anybody may have written: every field is checked."""
+"""A request record as JSON, and back from a file of unknown origin: every field is checked."""
 
 from __future__ import annotations
 

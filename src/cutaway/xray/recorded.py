@@ -1,4 +1,4 @@
-"""From an answer that has ended to its record: as small as it can be kept, and whole when somebody looks."""
+"""From an answer that has ended to its record: kept as small as possible, and made whole when it is read."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def kept(
     origin: Origin, end: Finished, prompt: array[int], level: Level, *, number: int = 0, status: int = 0,
     error: BaseException | None = None, warnings: Sequence[str] = (),
 ) -> Kept:
-    """end: as the engine told it, with its notes. number: of the prompt within the request. status, error: of the
+    """end: from the engine, with its notes. number: of the prompt within the request. status, error: of the
     reply; the engine's own error counts first. warnings: of the request, beside the answer's."""
     notes = end.notes
     assert notes is not None

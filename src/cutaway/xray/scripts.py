@@ -26,7 +26,7 @@ NAMES = {
     "Latin": ("english", "french", "german", "spanish", "italian", "portuguese", "英文", "英语", "英語", "拉丁",
               "pinyin", "拼音", "romaji", "法语", "德语", "西班牙"),
 }  # fmt: skip
-"""How a prompt asks for a script: words, in lower case."""
+"""Words by which a prompt names a script, in lower case."""
 LETTERS = {"Chinese": 4, "Japanese": 4, "Korean": 4, "Latin": 60}
 """Letters in a row that are a slide; a quoted name or term is shorter. Latin words stand in texts of every script."""
 OTHERS = 12
@@ -68,10 +68,10 @@ def main_script(text: str) -> str | None:
 
 
 def script_slide(answer: str, prompt: str) -> Slide | None:
-    """The first run of letters in a script that is neither in the prompt nor asked for there, behind text in another.
+    """The first run of letters in a script that the prompt neither uses nor names, after text in another script.
 
-    prompt: what was asked last, without the system's text. Code does not count. Languages of the Latin script
-    are told apart in languages.py.
+    prompt: the last message of the user, without the system's text. Code does not count. Languages of the Latin script
+    are distinguished in languages.py.
     """
     asked = prompt.lower()
     answer = without_code(answer)

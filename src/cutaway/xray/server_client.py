@@ -22,7 +22,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server that can be asked. key: sent as a header, never in the URL, and to this server only."""
+    """A server to query. key: sent as a header, never in the URL, and to this server only."""
 
     url: str
     key: str | None = field(default=None, repr=False)
@@ -33,7 +33,7 @@ class Target:
     ) -> Any:
         """The JSON that it answers to GET, or to POST where there is a body. query: None values are left out.
 
-        Raises CutawayError with the server's own code and words, or `server_not_found` where nobody answers.
+        Raises CutawayError with the server's own code and words, or `server_not_found` where no server answers.
         """
         given = {name: value for name, value in (query or {}).items() if value is not None}
         url = f"{self.url}{quote(path, safe='/')}{'?' + urlencode(given) if given else ''}"
@@ -70,10 +70,10 @@ def targets() -> list[Target]:
 
 
 def _named(url: str) -> Target:
-    """An URL of a server of ours is asked as its admin; another one with the key of the environment."""
+    """The target of a URL: a server of this user is queried as its admin, any other with the key of the environment."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-        raise CutawayError(f"{url!r} is not an URL such as http://127.0.0.1:8000", code="parameter_invalid")
+        raise CutawayError(f"{url!r} is not a URL such as http://127.0.0.1:8000", code="parameter_invalid")
     plain = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
     ours = next((state for state in servers() if state.alive and _is_at(state, plain)), None)
     token = admin_token(ours) if ours is not None else None
@@ -102,7 +102,7 @@ def _parsed(raw: bytes, url: str) -> Any:
 
 
 def _told(error: urllib.error.HTTPError, url: str) -> CutawayError:
-    """The error as the server told it."""
+    """The error in the server's own words."""
     with error:
         try:
             told = json.loads(error.read(2**20))["error"]

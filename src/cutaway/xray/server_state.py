@@ -4,8 +4,8 @@
         HOST-PORT.json                 the state of the server there, or of the last one that was; mode 0600
         HOST-PORT.token                its admin token while it runs; mode 0600
 
-Being able to read the token is what makes somebody the admin: not a loopback address, which every user of the machine,
-every page that a browser shows and every proxy has.
+The admin is identified by the ability to read the token, and not by a loopback address, which every user of the
+machine, every page in a browser and every proxy has.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LARGEST_FILE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class ServerEnd:
-    """at: seconds since 1970, None if nobody saw it; reason: "stopped" (a signal), "failed" (an error, in `message`),
+    """at: seconds since 1970, None if unknown; reason: "stopped" (a signal), "failed" (an error, in `message`),
     "killed" (it left no word: killed, or the machine went down)."""
 
     at: float | None
@@ -96,7 +96,7 @@ class Announcement:
         return self._state
 
     def close(self, end: ServerEnd) -> None:
-        """Leave the token behind for nobody, and say how it ended. Does nothing where another server is there now."""
+        """Remove the token, and write how the server ended. Does nothing where another server has taken the place."""
         with contextlib.suppress(OSError, RecordError):
             if _read(self._folder / f"{self._state.stem}.json").pid == self._state.pid:
                 (self._folder / f"{self._state.stem}.token").unlink(missing_ok=True)
@@ -120,8 +120,8 @@ def servers_folder() -> Path:
 def private_folder(path: Path, *, ours: bool = True) -> Path:
     """A folder that is this user's alone, made if it is not there.
 
-    ours: cutaway's own, so that its mode may be changed; another one must have it. Raises ConfigError where it is
-    somebody else's, a link or open to others, and OSError.
+    ours: cutaway's own, so that its mode may be changed; another one must have it. Raises ConfigError where it
+    belongs to another user, is a link or is open to others, and OSError.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()
@@ -148,7 +148,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_private(path: Path, longest: int = _LARGEST_FILE) -> str:
-    """A file of this user's that nobody else could have written. Raises ConfigError, OSError."""
+    """A file of this user that no other user could have written. Raises ConfigError, OSError."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
@@ -225,7 +225,7 @@ def _end(fields: Fields) -> ServerEnd:
 
 
 def _last_end(path: Path) -> ServerEnd | None:
-    """How the last server at this address ended, as far as it said."""
+    """How the last server at this address ended, as far as its state file shows it."""
     try:
         return _read(path).ended
     except (OSError, RecordError, ConfigError):

@@ -9,9 +9,9 @@ from cutaway.xray.owners import EVERYTHING, Eyes
 
 
 def step_view(look: Look, eyes: Eyes = EVERYTHING, *, last: int = 64) -> dict[str, Any]:
-    """The record of /x/steps: the latest steps since somebody began to look, oldest first.
+    """The record of /x/steps: the latest steps since watching began, oldest first.
 
-    Whoever is no admin sees the steps that its own requests had part in, and of these its own part only.
+    A viewer who is no admin sees the steps in which its own requests took part, and only its own part of them.
     """
     seen = [step for step in look.log if eyes.all or any(eyes.sees(chunk.id) for chunk in step.chunks)]
     return {

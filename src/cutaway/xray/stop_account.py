@@ -137,7 +137,7 @@ def _pattern(stop: StopReason, known: KnownAnswer) -> str | None:
 
 def _why(stop: StopReason | None, known: KnownAnswer, tokenizer: Tokenizer) -> str:
     if stop is None:
-        return "nobody wrote down why it ended"
+        return "the record does not say why it ended"
     if stop.kind in ("end_token", "stop_token"):
         name = token_text(tokenizer, int(stop.matched or 0))
         whose = "an end token of the model" if stop.kind == "end_token" else "one of stop_token_ids"

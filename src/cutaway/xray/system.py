@@ -20,7 +20,7 @@ from cutaway.xray.record import System
 def system_of(
     engine: Engine, model: str | None = None, sha256: str | None = None, source: str | None = None
 ) -> System:
-    """model: the name it goes by; None: its own. sha256: of its files; None: it is asked of them, which takes long the
+    """model: the name it goes by; None: its own. sha256: of its files; None: it is computed, which takes long the
     first time. source: what it was loaded from; None: its path."""
     manifest, options, about = engine.manifest, engine.options, engine.backend
     template = engine.template.source if engine.template is not None else None

@@ -1,7 +1,7 @@
-"""The account of each token of an answer: what the model held of it, and what every sampling stage made of that.
+"""The account of each token of an answer: its probability in the model, and the effect of every sampling stage.
 
 Nothing of it was recorded. The answer is read again behind its prompt (engine/readings.py), and the request's own
-sampler goes along, so every figure is the one that somebody who looked at the request live would have seen.
+sampler goes along, so every figure is the one that a live view of the request would have shown.
 
 Units: probabilities 0 to 1; entropies, divergences and margins in nats; ranks and positions from 1 and from 0.
 """

@@ -184,7 +184,7 @@ def test_the_commands_of_its_user_are_its_admin(served: Running, monkeypatch: py
 
 def test_nobody_is_asked_by_mistake(own_state: Path) -> None:
     for url in ("ftp://x", "http://", "http://user:secret@127.0.0.1:1", "http://127.0.0.1:1/?key=x", ""):
-        with pytest.raises(CutawayError, match="not an URL"):
+        with pytest.raises(CutawayError, match="not a URL"):
             target(url)
     with pytest.raises(CutawayError, match="no server answers") as refused:
         target("http://127.0.0.1:9").ask("/x/access", seconds=2)

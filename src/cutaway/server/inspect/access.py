@@ -1,7 +1,7 @@
-"""Who may look at what under /x/: an admin at everything, whoever has a key at its own requests.
+"""Access to the views under /x/: an admin sees everything, a caller with an API key sees its own requests.
 
-An admin is who sends the token that the server wrote into a file of its own user (xray/server_state.py). Without it and
-without keys nobody may look: an address, also a loopback one, is not a person.
+An admin sends the token that the server wrote into a file of its own user (xray/server_state.py). Without that token
+and without API keys every view is refused: an address, even a loopback one, does not identify a person.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _SECRETS = frozenset({"key", "api_key", "apikey", "token", "access_token", "auth
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks. caller: as the records name it; admin: sees everything."""
+    """The sender of a request under /x/. caller: its name in the records; admin: whether it sees everything."""
 
     caller: str
     admin: bool
 
     def may_see(self, owner: str) -> bool:
-        """Whether it may look at what this caller left."""
+        """Whether it may see the requests of this caller."""
         return self.admin or owner == self.caller
 
 
 def admit(connection: HTTPConnection, keys: Keys, token: AdminToken) -> str:
-    """The name of who looks. Raises ApiError: 400 for a secret in the URL, 401."""
+    """The name of the sender. Raises ApiError: 400 for a secret in the URL, 401."""
     if wrong := sorted(_SECRETS & {name.lower() for name in connection.query_params}):
         raise bad_request(f"{wrong[0]} does not belong into a URL; send it as Authorization: Bearer", wrong[0])
     if token.fits(given_key(connection)):
@@ -45,7 +45,7 @@ def admit(connection: HTTPConnection, keys: Keys, token: AdminToken) -> str:
 
 
 def viewer(request: Request) -> Viewer:
-    """Who looks, in a route under /x/."""
+    """The sender of a request to a route under /x/."""
     name: str = request.scope["cutaway.caller"]
     return Viewer(name, name == ADMIN)
 
@@ -57,7 +57,7 @@ def check_admin(request: Request) -> None:
 
 
 def not_yours(what: str, name: str) -> ApiError:
-    """The same whether it is not there or is somebody else's, so that nobody learns which."""
+    """The same error for what does not exist and for what belongs to another caller, so that it reveals neither."""
     return ApiError(404, f"there is no {what} {name[:100]!r}", code="record_not_found")
 
 

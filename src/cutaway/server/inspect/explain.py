@@ -1,4 +1,4 @@
-"""GET /x/requests/{id}/explain: why the text of a request is what it is, computed when somebody asks."""
+"""GET /x/requests/{id}/explain: the account of each token of a request, computed on demand."""
 
 from __future__ import annotations
 

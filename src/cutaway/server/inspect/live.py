@@ -1,9 +1,9 @@
-"""GET /x/live: what moves, as server-sent events, at most twice a second.
+"""GET /x/live: changes of pages and steps, as server-sent events, at most twice a second.
 
-A reader reads them with `fetch`, which can send the key in a header. Kinds of events, told by their `type`:
+Clients read them with `fetch`, which can send the key in a header. The `type` of an event is one of:
 
-    pages    of a model: all that /x/pages shows at first; later only the pages that changed, and `freed`
-    steps    of a model: those since the last event
+    pages    of one model: first everything that /x/pages shows; later only the pages that changed, and `freed`
+    steps    of one model: the steps since the previous event
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def show_live(request: Request) -> Response:
 
 
 class Live:
-    """The events. `aclose` gives the place back also if nobody has ever asked for an event."""
+    """The events. `aclose` frees the place among the open streams, even if no event was ever read."""
 
     def __init__(self, service: Service, request: Request, kinds: list[str], apart: float) -> None:
         self._service, self._request, self._kinds, self._apart = service, request, kinds, apart

@@ -19,16 +19,16 @@ LOOKS = 0.5  # seconds between two looks at whether the client is still there
 
 
 class Turns:
-    """At most AT_ONCE in all and one for a caller; the event loop's only. Whoever comes too much is told to come
-    again: what is computed here can be asked for at any time."""
+    """At most AT_ONCE computations in all and one for each caller, used from the event loop only. A further request is
+    refused with 429, since its result can be computed at any later time."""
 
     def __init__(self) -> None:
         self._running: Counter[str] = Counter()
         self._threads = ThreadPoolExecutor(AT_ONCE, "cutaway-explain")
 
     async def run(self, request: Request, caller: str, work: Callable[[Callable[[], bool]], T]) -> T:
-        """work: what is computed, in a thread; it is given a function that says whether to stop, since the client has
-        left. Raises ApiError: 429."""
+        """work: the computation, run in a thread; its argument is a function that returns whether the client has left.
+        Raises ApiError: 429."""
         if self._running[caller] or self._running.total() >= AT_ONCE:
             whose = "of this caller " if self._running[caller] else ""
             raise ApiError(429, f"an explanation {whose}is being computed", code="explaining", retry_after=5)

@@ -35,7 +35,7 @@ async def show_pages(request: Request) -> Response:
 
 
 async def show_steps(request: Request) -> Response:
-    """The latest steps of each loaded model, since somebody began to look: batch, parts, times."""
+    """The latest steps of each loaded model since watching began: batch, parts, times."""
     last = number(request, "last", 64, MOST_STEPS)
     return shown(
         {

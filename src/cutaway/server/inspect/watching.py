@@ -1,4 +1,4 @@
-"""Looking at the engines of a server: through threads of their own, so that a long step holds up nobody else."""
+"""Snapshots of a server's engines, taken from threads of their own, so that a long step delays no other request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WANT_OF_ROOM = frozenset(
     }
 )  # fmt: skip
 LIVE = 8
-"""Streams of what moves at once; each is a reader that is served twice a second."""
+"""Streams of /x/live that may be open at once; each is served twice a second."""
 
 
 @dataclass(slots=True)
