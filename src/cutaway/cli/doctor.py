@@ -17,20 +17,27 @@ if TYPE_CHECKING:
 def doctor(
     *,
     subject: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", help="A model's name or path. [this machine alone]")
+        str | None,
+        typer.Argument(
+            metavar="[MODEL|URL|CONFIG|FILE|REQUEST]", help="What is examined. [this machine and its servers]"
+        ),
     ] = None,
-    measure: Annotated[bool, typer.Option("--measure", help="Read large files as a whole, too.")] = False,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The model of a FILE or REQUEST.")] = None,
+    url: Annotated[str | None, typer.Option("--url", help="A server to look at as well, or of REQUEST.")] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Read large files as a whole, and compute to see the clock.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead of text.")] = False,
 ) -> None:
-    """Find what is wrong with a model or this machine: what, evidence, cause, remedy.
+    """Find what is wrong: with a model, a server, a config, a text file, a request or this machine.
 
-    No weights are loaded and nothing is downloaded. The exit status is 4 if there is an error, 3 if there is a
-    warning, otherwise 0.
+    Each finding has its evidence, cause and remedy. No weights are loaded and nothing is downloaded. The exit status
+    is 4 if there is an error, 3 if there is a warning, otherwise 0.
     """
+    from cutaway.xray.doctor.argument import subject_of
     from cutaway.xray.doctor.checks import examination_json, examine
-    from cutaway.xray.doctor.subject import Subject
 
-    examined = Subject(model=subject, measure=measure)
+    examined = subject_of(subject, model=model, url=url, measure=measure)
     try:
         found = examine(examined)
     finally:

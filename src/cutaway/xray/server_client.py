@@ -50,6 +50,18 @@ class Target:
             reason = getattr(error, "reason", error)
             raise CutawayError(f"no server answers at {self.url}: {reason}", code="server_not_found") from None
 
+    def date(self, seconds: float = SECONDS) -> str | None:
+        """The Date header of a reply, whatever its status; None: it has none. Raises as `ask`."""
+        try:
+            with _OPENER.open(urllib.request.Request(f"{self.url}/health"), timeout=seconds) as reply:
+                return str(reply.headers["date"]) if reply.headers["date"] else None
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.headers["date"]
+        except (OSError, HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise CutawayError(f"no server answers at {self.url}: {reason}", code="server_not_found") from None
+
 
 def target(url: str | None = None) -> Target:
     """The server at an URL, or the one that runs. Raises CutawayError where there is none, or several."""
@@ -75,12 +87,13 @@ def _named(url: str) -> Target:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
         raise CutawayError(f"{url!r} is not a URL such as http://127.0.0.1:8000", code="parameter_invalid")
     plain = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-    ours = next((state for state in servers() if state.alive and _is_at(state, plain)), None)
+    ours = next((state for state in servers() if state.alive and is_at(state, plain)), None)
     token = admin_token(ours) if ours is not None else None
     return Target(plain, token or os.environ.get(VARIABLE) or None)
 
 
-def _is_at(state: ServerState, url: str) -> bool:
+def is_at(state: ServerState, url: str) -> bool:
+    """Whether this URL is that server's."""
     return url in (state.url, state.url.replace("//127.0.0.1:", "//localhost:"))
 
 

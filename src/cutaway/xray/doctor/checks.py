@@ -7,7 +7,19 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
-from cutaway.xray.doctor import build, environment, machine, model_files, template, tokenizer
+from cutaway.xray.doctor import (
+    build,
+    clock,
+    config,
+    encoding,
+    environment,
+    machine,
+    model_files,
+    request,
+    server,
+    template,
+    tokenizer,
+)
 from cutaway.xray.doctor.diagnosis import Diagnosis, Severity
 from cutaway.xray.doctor.subject import Subject
 
@@ -40,6 +52,34 @@ MACHINE: dict[str, Check] = {
     "variables": environment.variables,
     "proxy": environment.proxy,
     "cache": environment.cache,
+    "clock": clock.behind,
+    "clock frequency": clock.frequency,
+}
+CONFIG: dict[str, Check] = {
+    "config": config.contents,
+    "config shadowed": config.shadowed,
+    "config models": config.named_models,
+    "config threads": config.threads,
+    "port": config.port,
+}
+SERVER: dict[str, Check] = {
+    "server ended": server.ended,
+    "server restarted": server.restarted,
+    "server answers": server.silent,
+    "clock skew": clock.skew,
+}
+FILE: dict[str, Check] = {
+    "file encoding": encoding.source,
+    "file damage": encoding.damage,
+    "file as a body": encoding.body,
+    "file and tokenizer": encoding.tokenizer,
+    "file and console": encoding.console,
+}
+REQUEST: dict[str, Check] = {
+    "record": request.record,
+    "ending": request.ending,
+    "waiting": request.waiting,
+    "tokens": request.tokens,
 }
 
 
@@ -70,7 +110,14 @@ def examine(subject: Subject) -> Examination:
 
 
 def applying(subject: Subject) -> dict[str, Check]:
-    return (MODEL if subject.model is not None else {}) | (MACHINE if subject.machine else {})
+    """The parts of the table for this subject. A machine without a model has its configuration and its servers."""
+    alone = subject.machine and subject.model is None and subject.file is None and subject.request is None
+    parts = (
+        (MODEL, subject.model is not None), (MACHINE, subject.machine), (CONFIG, subject.config is not None or alone),
+        (SERVER, subject.url is not None or alone), (FILE, subject.file is not None),
+        (REQUEST, subject.request is not None),
+    )  # fmt: skip
+    return {name: check for checks, applies in parts if applies for name, check in checks.items()}
 
 
 def examination_json(found: Examination) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from cutaway.formats import ModelFile, open_model
 from cutaway.model import ModelSpec, read_spec
 from cutaway.registry import Manifest, Resolved, resolve
 from cutaway.text import ChatTemplate, Tokenizer, load_template, load_tokenizer
+from cutaway.xray.record import RequestRecord
 
 T = TypeVar("T")
 Step = Literal["name", "file", "spec", "tokenizer", "template"]
@@ -22,7 +23,8 @@ Step = Literal["name", "file", "spec", "tokenizer", "template"]
 
 @dataclass(slots=True)
 class Subject:
-    """model: a name or a path; config: a cutaway.toml; url: of a server; file: a text; request: a record.
+    """model: a name or a path; config: a cutaway.toml; url: of a server; file: a text; request: as it
+    was named, with its record or why there is none.
 
     machine: whether this machine is looked at, too. measure: whether checks may compute and read large files. root:
     where /proc and /sys are mounted.
@@ -33,6 +35,8 @@ class Subject:
     url: str | None = None
     file: Path | None = None
     request: str | None = None
+    record: RequestRecord | None = None
+    record_error: str = ""
     machine: bool = True
     measure: bool = False
     root: Path = Path("/")
