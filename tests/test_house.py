@@ -271,7 +271,7 @@ def test_one_word_per_idea() -> None:
 
 PAGES = [
     "README", "docs/cli", "docs/numerics", "docs/performance", "docs/serving", "docs/api", "docs/errors",
-    "docs/parameters", "docs/glossary", "docs/seeing", "docs/planning",
+    "docs/parameters", "docs/glossary", "docs/seeing", "docs/planning", "docs/troubleshooting",
 ]  # fmt: skip
 
 
