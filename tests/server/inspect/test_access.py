@@ -80,6 +80,9 @@ def test_two_keys_and_an_admin(keyed: Asked) -> None:
     assert len(names) == 2 and ADMIN not in names
     assert keyed("/x/access", keyed.token).json() == {"caller": "admin", "admin": True}
     whole = keyed("/x/server", keyed.token).json()
+    examined = keyed("/x/doctor", keyed.token).json()
+    assert examined["record"] == "examination" and {"check": "kernels", "state": "ok"} in examined["checks"]
+    assert code(keyed("/x/doctor", KEYS[0])) == (403, "admin_only")
     assert whole["pid"] == os.getpid() and whole["models"] == {"model": "unloaded"}
 
 

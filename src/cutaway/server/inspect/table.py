@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cutaway.server.inspect import explain, live, memory, requests, server, views, waterfalls
+from cutaway.server.inspect import doctor, explain, live, memory, requests, server, views, waterfalls
 from cutaway.server.route import Route
 
 INSPECT_ROUTES = (
@@ -16,4 +16,5 @@ INSPECT_ROUTES = (
     Route("GET", "/x/steps", views.show_steps),
     Route("GET", "/x/live", live.show_live),
     Route("GET", "/x/waterfalls", waterfalls.show_waterfalls),
+    Route("GET", "/x/doctor", doctor.show_doctor),
 )
