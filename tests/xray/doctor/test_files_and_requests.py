@@ -137,6 +137,7 @@ def test_what_an_argument_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert subject_of("http://127.0.0.1:8000").url and subject_of("localhost:8000").url == "localhost:8000"
     assert subject_of("x/cutaway.toml").config == Path("x/cutaway.toml")
     assert subject_of("a.txt").file == Path("a.txt") and subject_of("b.json").file == Path("b.json")
+    assert not subject_of("a.txt").machine  # a file is as it is on every machine
     record = subject_of("r.json")
     assert record.record is not None and record.model == "smol"
     for name in ("m.gguf", "smollm2-135m", "SmolLM2 135M", "not/there.gguf", "nothing-of-the-kind"):

@@ -52,7 +52,7 @@ def _file(path: Path, model: str | None, more: dict[str, Any]) -> Subject:
     except CutawayError:
         found = None
     if found is None:
-        return Subject(file=path, model=model, **more)
+        return Subject(file=path, model=model, machine=False, **more)
     return Subject(request=str(path), record=found, model=model or found.system.source or found.system.model, **more)
 
 
