@@ -63,3 +63,27 @@ def test_a_file(smollm2_path: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     path.write_bytes("今天天气怎么样？请介绍一下北京。".encode("gb18030"))
     told = json.loads(output_of(capsys, "--file", str(path), "-m", str(smollm2_path), "--json"))
     assert told["characters"] == 16
+
+
+def test_merges_foreign_ids_and_scripts(
+    smollm2_path: Path, qwen_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    small, qwen = str(smollm2_path), str(qwen_path)
+    (word,) = json.loads(output_of(capsys, "unbelievable", "--merges", "-m", small, "--json"))["words"]
+    plain = json.loads(output_of(capsys, "unbelievable", "-m", small, "--json"))["tokens"]
+    assert word["ids"] == [t["id"] for t in plain]
+    table = output_of(capsys, "unbelievable", "--merges", "-m", small)
+    assert table.startswith("u | n | b | e | l") and f"ids: {' '.join(map(str, word['ids']))}" in table
+    foreign = json.loads(output_of(capsys, "你好，世界", "--ids-of", qwen, "-m", small, "--json"))
+    assert [t["there"] for t in foreign["tokens"]].count(None) >= 1 and foreign["becomes"] != foreign["text"]
+    assert "0 of" in output_of(capsys, "你好，世界", "--ids-of", qwen, "-m", small)
+    shares = json.loads(output_of(capsys, "--scripts", "-m", small, "--json"))
+    assert sum(s["tokens"] for s in shares["scripts"]) == shares["vocabulary"] == 49152
+    assert max(map(len, output_of(capsys, "--scripts", "-m", qwen).splitlines())) <= 100
+
+
+@pytest.mark.parametrize("words", [["a", "--merges", "--scripts"], ["a", "--scripts"], ["a", "--merges", "--compare"]])
+def test_one_view_at_a_time(words: list[str], smollm2_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["tokens", *words, "-m", str(smollm2_path)])
+    assert left.value.code == 2 and "parameter_invalid" in capsys.readouterr().err

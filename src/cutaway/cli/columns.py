@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from cutaway.cli.terminal import visible
-from cutaway.cli.tokens import shown
 
 WIDTH = 100
+
+
+def shown(text: str) -> str:
+    """A text on one line of a table, with visible control characters and outer spaces."""
+    marked = visible(text)
+    return f"'{marked}'" if marked != marked.strip() or not marked else marked
 
 
 def shortened(text: str, width: int) -> str:

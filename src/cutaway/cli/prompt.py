@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.columns import WIDTH, print_findings, shortened
+from cutaway.cli.columns import WIDTH, print_findings, shortened, shown
 from cutaway.cli.loading import DEFAULT_MODEL, model_on_disk
 from cutaway.cli.options import option, takes_options
 from cutaway.cli.prompt_file import asked_of
 from cutaway.cli.terminal import warn, write_json, write_table
-from cutaway.cli.tokens import shown
 
 if TYPE_CHECKING:
     from cutaway.xray.prompt_account import PromptAccount, PromptSpan, PromptToken

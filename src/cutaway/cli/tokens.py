@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cutaway.cli.columns import shown
 from cutaway.cli.input import text_argument, text_file
 from cutaway.cli.loading import DEFAULT_MODEL, model_on_disk
-from cutaway.cli.terminal import visible, warn, write_json, write_table
+from cutaway.cli.terminal import warn, write_json, write_table
 from cutaway.errors import CutawayError, ParameterError
 
 if TYPE_CHECKING:
@@ -29,11 +30,28 @@ def tokens(
     compare: Annotated[bool, typer.Option("--compare", help="Compare the models named after the text.")] = False,
     markers: Annotated[bool, typer.Option("--markers", help="Read markers in the text as control tokens.")] = False,
     bos: Annotated[bool, typer.Option("--bos", help="Add the BOS token, if the model uses one.")] = False,
+    merges: Annotated[bool, typer.Option("--merges", help="Show the merges that make the tokens, in order.")] = False,
+    ids_of: Annotated[
+        str | None, typer.Option("--ids-of", help="Take this model's ids, and read them with --model's vocabulary.")
+    ] = None,
+    scripts: Annotated[bool, typer.Option("--scripts", help="Show the vocabulary by script; takes no text.")] = False,
     encoding: Annotated[str | None, typer.Option(help="Encoding of the file or input. [detected]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object instead of a table.")] = False,
 ) -> None:
-    """Show the tokens of a text: id, piece, bytes in hex, character span and kind."""
+    """Show the tokens of a text: id, piece, bytes in hex, character span and kind.
+
+    --merges shows how byte-pair encoding makes them; --ids-of what ids mean to another model.
+    """
+    from cutaway.cli import token_views
+
     given = list(words or [])
+    if sum((compare, merges, scripts, ids_of is not None)) > 1:
+        raise ParameterError("--compare, --merges, --ids-of and --scripts are different views; give one of them")
+    if scripts:
+        if given or file is not None:
+            raise ParameterError("--scripts is about the vocabulary and takes no text")
+        token_views.scripts(model, as_json=as_json)
+        return
     if file is not None:
         text = text_file(file, encoding)
     elif given:
@@ -47,6 +65,10 @@ def tokens(
             f"{1 + len(given)} texts were given; tokens takes one",
             hint="quote the text; --compare takes the other arguments as models",
         )
+    elif merges:
+        token_views.merges(text, model, as_json=as_json)
+    elif ids_of is not None:
+        token_views.ids_of(text, ids_of, model, as_json=as_json)
     else:
         _ruler(text, model, as_json=as_json, bos=bos, markers=markers)
 
@@ -130,12 +152,6 @@ def _kv_bytes(opened: Any, count: int) -> int:
 
 def kind(piece: Piece) -> str:
     return _KINDS.get(piece.kind, piece.kind)
-
-
-def shown(text: str) -> str:
-    """A text on one line of a table, with visible control characters and outer spaces."""
-    marked = visible(text)
-    return f"'{marked}'" if marked != marked.strip() or not marked else marked
 
 
 def _size(text: str) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,6 +91,21 @@ class Encoder:
             Span(id, max(start - shift, 0), max(end - shift, 0))
             for id, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)
         ]
+
+    def words(self, text: str, place: Place) -> list[str]:
+        """The words of `text` in the vocabulary's spelling; no token reaches beyond one."""
+        library = (self._built or self.prepare())[place]
+        text = self._prefixes[place] + text
+        if library.normalizer is not None:
+            text = library.normalizer.normalize_str(text)
+        if library.pre_tokenizer is None:
+            return [text] if text else []
+        return [word for word, _ in library.pre_tokenizer.pre_tokenize_str(text)]
+
+    def model(self) -> dict[str, Any]:
+        """The library's model as `tokenizer.json` has it: "type", "vocab", and what belongs to the type."""
+        found: dict[str, Any] = json.loads((self._built or self.prepare())[Place.START].to_str())["model"]
+        return found
 
     def _encoding(self, text: str, place: Place) -> Any:
         library = (self._built or self.prepare())[place]

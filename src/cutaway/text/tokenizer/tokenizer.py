@@ -97,6 +97,11 @@ class Tokenizer:
         self._strip_space = strip_space
         self._added: dict[int, bytes] = {}
 
+    @property
+    def encoder(self) -> Encoder:
+        """What encodes plain text: its words and its merges."""
+        return self._encoder
+
     def prepare(self) -> None:
         """Build the encoder now instead of with the first text; may run in another thread while weights are loaded."""
         self._encoder.prepare()
