@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from cutaway.planner import PAGE_SIZE
+from cutaway.xray.record import RequestRecord
 from cutaway.xray.same_start import same_start
 
 Cause = Literal[
@@ -93,6 +95,24 @@ def explain_miss(
         at, cause, decode(prompt[max(0, at - BEFORE) : at]), decode(prompt[at : at + SHOWN]),
         None if there is None else decode(there), cached, len(prompt), lost,
         None if lost is None or each is None else round(lost * each, 1), _AVOID[cause],
+    )  # fmt: skip
+
+
+def miss_of(
+    record: RequestRecord, earlier: Iterable[RequestRecord], decode: Callable[[Sequence[int]], str]
+) -> Miss | None:
+    """The same from records. record: with its ids (level "contents"). earlier: of the same caller and model, the latest
+    first; those without ids are passed over."""
+    assert record.prompt_ids is not None
+    known = (
+        Earlier((*one.prompt_ids, *(one.token_ids or ())), len(one.prompt_ids), one.system.adapter)
+        for one in earlier
+        if one.prompt_ids is not None
+    )
+    return explain_miss(
+        record.prompt_ids, record.figures.cached, record.figures.broke_by, known, decode, page_size=PAGE_SIZE,
+        prefill_ms=record.figures.prefill_ms, adapter=record.system.adapter,
+        off=record.parameters.prompt_logprobs is not None,
     )  # fmt: skip
 
 
