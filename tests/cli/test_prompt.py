@@ -78,6 +78,8 @@ def test_a_record_of_a_served_request(
     file.write_text(dump_record(record))
     told = json.loads(run(capsys, str(file), "-m", str(smollm2_path), "--json"))
     assert [t["id"] for t in told["tokens"]] == [1, 2, 1] and {t["by"] for t in told["tokens"]} == {"unknown"}
+    assert json.loads(run(capsys, "--record", str(file), "-m", str(smollm2_path), "--json")) == told
+    assert "one of them" in run(capsys, "a text", "--record", str(file), "-m", str(smollm2_path), status=2)
     file.write_text(dump_record(replace(record, level="figures", prompt_ids=None, token_ids=None)))
     assert "does not hold the prompt" in run(capsys, str(file), "-m", str(smollm2_path), status=2)
 

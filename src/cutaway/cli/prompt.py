@@ -14,8 +14,9 @@ import typer
 from cutaway.cli.columns import WIDTH, print_findings, shortened, shown
 from cutaway.cli.loading import DEFAULT_MODEL, model_on_disk
 from cutaway.cli.options import option, takes_options
-from cutaway.cli.prompt_file import asked_of
+from cutaway.cli.prompt_file import asked_of, recorded
 from cutaway.cli.terminal import warn, write_json, write_table
+from cutaway.errors import ParameterError
 
 if TYPE_CHECKING:
     from cutaway.xray.prompt_account import PromptAccount, PromptSpan, PromptToken
@@ -35,6 +36,9 @@ class PromptOptions:
 
     model: Annotated[str, option("--model", "-m", help="Whose template and tokenizer. [smollm2-135m]")] = DEFAULT_MODEL
     file: Annotated[Path | None, option("--file", "-f", help="A JSON file: messages, a body, or a record.")] = None
+    record: Annotated[
+        str | None, option("--record", help="The prompt of a request: a record file, an x-request-id, or last.")
+    ] = None
     system: Annotated[str | None, option("--system", "-s", help="The system message of a text.")] = None
     raw: Annotated[bool, option("--raw", help="The text as it is: no chat template.")] = False
     template: Annotated[Path | None, option("--template", help="This chat template instead of the model's.")] = None
@@ -63,7 +67,12 @@ def prompt(
     from cutaway.xray.prompt_findings import prompt_findings
     from cutaway.xray.prompt_json import account_json, difference_json
 
-    asked = asked_of(text, options.file, system=options.system, raw=options.raw, encoding=options.encoding)
+    if options.record is None:
+        asked = asked_of(text, options.file, system=options.system, raw=options.raw, encoding=options.encoding)
+    elif text is None and options.file is None:
+        asked = recorded(options.record)
+    else:
+        raise ParameterError("give a prompt or --record, one of them")
     model = _model(options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

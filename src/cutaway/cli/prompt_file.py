@@ -12,6 +12,7 @@ from cutaway.errors import ParameterError
 
 if TYPE_CHECKING:
     from cutaway.xray.prompt_account import PromptInput
+    from cutaway.xray.record import RequestRecord
 
 _TEMPLATE = ("tools", "documents", "add_generation_prompt", "continue_final_message")
 
@@ -45,6 +46,7 @@ def _of_json(text: str, name: str) -> PromptInput:
     """A list of messages; the body of a request: messages, with tools and the rest, or prompt, a text or ids; or the
     record of a served request."""
     from cutaway.xray.prompt_account import PromptInput
+    from cutaway.xray.record_json import record_from
 
     try:
         body: Any = json.loads(text)
@@ -61,7 +63,7 @@ def _of_json(text: str, name: str) -> PromptInput:
         rest = {key: body[key] for key in _TEMPLATE if body.get(key) is not None}
         return PromptInput(messages=body["messages"], variables=dict(variables or {}), **rest)
     if body.get("record") == "request":
-        return _of_record(body, name)
+        return _of_record(record_from(body), name)
     given = body.get("prompt")
     if isinstance(given, str):
         return PromptInput(text=given)
@@ -70,11 +72,16 @@ def _of_json(text: str, name: str) -> PromptInput:
     raise ParameterError(f"{name} has neither messages nor a prompt (a text, or token ids)")
 
 
-def _of_record(body: Any, name: str) -> PromptInput:
-    from cutaway.xray.prompt_account import PromptInput
-    from cutaway.xray.record_json import record_from
+def recorded(name: str) -> PromptInput:
+    """The prompt of a request. name: a record file, an x-request-id, or last. Raises CutawayError."""
+    from cutaway.xray.find_record import find_record
 
-    record = record_from(body)
+    return _of_record(find_record(name), name)
+
+
+def _of_record(record: RequestRecord, name: str) -> PromptInput:
+    from cutaway.xray.prompt_account import PromptInput
+
     if record.prompt_ids is None:
         raise ParameterError(f"{name} is a record of figures only: it does not hold the prompt")
     return PromptInput(ids=record.prompt_ids)

@@ -32,7 +32,9 @@ MOST_TOKENS = 64  # of an answer, unless --max-tokens is given
 class TraceOptions:
     """What is traced, and how it is shown."""
 
-    record: Annotated[Path | None, option("--record", help="A record file of a served request, not a prompt.")] = None
+    record: Annotated[
+        str | None, option("--record", help="Not a prompt: a record file, an x-request-id, or last.")
+    ] = None
     system: Annotated[str | None, option("--system", "-s", help="The system message.")] = None
     raw: Annotated[bool, option("--raw", help="Continue the text as it is: no chat template.")] = False
     ops: Annotated[bool, option("--ops/--no-ops", help="Measure the ops in a second run. [--ops]")] = True
@@ -58,7 +60,7 @@ def trace(
     from cutaway.xray.trace_json import trace_json
 
     if (prompt is None) == (options.record is None):
-        raise ParameterError("give a prompt, or --record with a file, one of them")
+        raise ParameterError("give a prompt, or --record with a request, one of them")
     keeper = StepKeeper()
     config = read_config(load)
     with open_engine(load, config, keeper) as engine:
@@ -92,11 +94,11 @@ def _run(
     return run_course(engine, keeper, asked, params)
 
 
-def _recorded(path: Path) -> Course:
+def _recorded(name: str) -> Course:
     from cutaway.xray.course import recorded_course
-    from cutaway.xray.find_record import read_record
+    from cutaway.xray.find_record import find_record
 
-    return recorded_course(read_record(path))
+    return recorded_course(find_record(name))
 
 
 def _ops(engine: Engine, course: Course) -> tuple[OpTimes | None, float | None, str]:

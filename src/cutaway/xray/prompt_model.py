@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cutaway.assemble import Engine
 from cutaway.errors import CutawayError
 from cutaway.formats import open_model
 from cutaway.model import read_spec
@@ -22,6 +23,13 @@ class PromptModel:
     template: ChatTemplate | None
     context: int | None = None
     tool_format: str | None = None
+
+    @classmethod
+    def of(cls, engine: Engine) -> PromptModel:
+        """Of a loaded model."""
+        name = engine.path.stem if engine.manifest is None else engine.manifest.name
+        format = tool_format_of(engine.template, name, engine.spec.family)
+        return cls(name, engine.tokenizer, engine.template, engine.context, format)
 
     @classmethod
     def load(cls, name: str, path: Path, context: int | None = None) -> PromptModel:

@@ -13,8 +13,8 @@ from cutaway.assemble import Engine
 from cutaway.errors import RecordError
 from cutaway.server.inspect.access import shown, viewer
 from cutaway.server.inspect.query import digits, query_of
-from cutaway.server.inspect.requests import found
-from cutaway.server.state import Service, request_id, service_of
+from cutaway.server.inspect.requests import engine_of, found
+from cutaway.server.state import Service, service_of
 from cutaway.server.transport.errors import ApiError, bad_request
 from cutaway.xray.explanation import BEST, LEAD, Asked, explain, explanation_json, token_named
 from cutaway.xray.known_answer import KnownAnswer
@@ -36,12 +36,10 @@ async def explain_request(request: Request) -> Response:
         known = known_answer(record)
     except RecordError as error:
         raise ApiError(409, str(error), code="record_incomplete") from None
-    async with service.roster.lease(record.system.model, request_id(request)) as lease:
-        if record.system.sha256 and lease.served.sha256 != record.system.sha256:
-            raise ApiError(409, f"{record.system.model} is not the file any more that answered", code="model_changed")
+    async with engine_of(request, record) as engine:
         key = (None if service.config.server.share_prefixes else record.caller, None)
-        asked = await service.in_thread(_asked, query, lease.engine)
-        work = _Work(lease.engine, known, asked, key)
+        asked = await service.in_thread(_asked, query, engine)
+        work = _Work(engine, known, asked, key)
         return shown(await service.turns.run(request, viewer(request).caller, work))
 
 

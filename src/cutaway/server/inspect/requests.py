@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cutaway.assemble import Engine
 from cutaway.errors import ParameterError
 from cutaway.server.inspect.access import not_yours, shown, viewer
 from cutaway.server.inspect.query import digits, query_of
-from cutaway.server.state import service_of
-from cutaway.server.transport.errors import bad_request
+from cutaway.server.state import request_id, service_of
+from cutaway.server.transport.errors import ApiError, bad_request
 from cutaway.xray.record import RequestRecord
 from cutaway.xray.record_json import record_json
 from cutaway.xray.request_list import Wanted, listed, parse_since
@@ -39,6 +42,15 @@ async def found(request: Request, name: str) -> RequestRecord:
     if record is None:
         raise not_yours("record", name)
     return record
+
+
+@asynccontextmanager
+async def engine_of(request: Request, record: RequestRecord) -> AsyncIterator[Engine]:
+    """The engine of the model that answered, loaded if need be. Raises ApiError: 409 where its file has changed."""
+    async with service_of(request).roster.lease(record.system.model, request_id(request)) as lease:
+        if record.system.sha256 and lease.served.sha256 != record.system.sha256:
+            raise ApiError(409, f"{record.system.model} is not the file any more that answered", code="model_changed")
+        yield lease.engine
 
 
 def kept_json(flights: Any) -> dict[str, Any]:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from cutaway.server.inspect import doctor, explain, live, memory, misses, requests, server, views, waterfalls
+from cutaway.server.inspect import (
+    doctor,
+    explain,
+    live,
+    memory,
+    misses,
+    request_views,
+    requests,
+    server,
+    views,
+    waterfalls,
+)
 from cutaway.server.route import Route
 
 INSPECT_ROUTES = (
@@ -11,6 +22,8 @@ INSPECT_ROUTES = (
     Route("GET", "/x/requests", requests.list_requests),
     Route("GET", "/x/requests/{id}", requests.show_request),
     Route("GET", "/x/requests/{id}/explain", explain.explain_request),
+    Route("GET", "/x/requests/{id}/prompt", request_views.show_prompt),
+    Route("GET", "/x/requests/{id}/trace", request_views.show_trace),
     Route("GET", "/x/requests/{id}/miss", misses.show_miss),
     Route("GET", "/x/memory", memory.show_memory),
     Route("GET", "/x/pages", views.show_pages),
