@@ -272,6 +272,7 @@ def test_one_word_per_idea() -> None:
 PAGES = [
     "README", "docs/cli", "docs/numerics", "docs/performance", "docs/serving", "docs/api", "docs/errors",
     "docs/parameters", "docs/glossary", "docs/seeing", "docs/planning", "docs/troubleshooting",
+    "docs/comparing",
 ]  # fmt: skip
 
 

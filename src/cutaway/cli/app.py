@@ -23,6 +23,7 @@ from cutaway.cli.doctor import doctor
 from cutaway.cli.explain import explain
 from cutaway.cli.help import Command, Group
 from cutaway.cli.models import models
+from cutaway.cli.perplexity import perplexity
 from cutaway.cli.plan import plan
 from cutaway.cli.presets import presets
 from cutaway.cli.prompt import prompt
@@ -69,7 +70,7 @@ def options(
 
 COMMANDS = (
     run, chat, serve, pull, models, rm, tokens, prompt, requests, explain, trace, replay, branch, ps, waterfall,
-    presets, plan, doctor, version,
+    presets, plan, perplexity, doctor, version,
 )  # fmt: skip
 for command in COMMANDS:
     app.command(cls=Command)(command)

@@ -11,6 +11,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Use": ("run", "chat", "serve"),
     "Look inside": ("tokens", "prompt", "requests", "explain", "trace", "replay", "branch", "waterfall"),
     "Measure": ("plan", "ps", "bench"),
+    "Compare": ("perplexity",),
     "Find faults": ("doctor",),
     "Set up": ("pull", "models", "rm", "config", "presets", "version"),
 }
