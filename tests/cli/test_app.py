@@ -111,7 +111,7 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed == [name for names in GROUPS.values() for name in names], "each in its group, once"
     known = (
         "run chat serve pull models rm tokens prompt requests explain trace replay branch ps waterfall "
-        "presets plan doctor config bench version"
+        "presets plan perplexity doctor config bench version"
     )
     assert set(listed) == set(known.split())
     for command in listed:

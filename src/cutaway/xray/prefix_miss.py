@@ -7,7 +7,7 @@ Compared are only prompts of the same caller. Causes:
     evicted              the pages were taken for something else
     partial_page         the same tokens go on here, but not to the end of a page, and pages are shared whole
     other_adapter        the same tokens were computed with another adapter
-    off                  the request wants every position computed (prompt_logprobs), or sharing is off
+    off                  the request wants every position computed (prompt_logprobs)
     new                  nothing earlier begins like this
     unknown              an earlier prompt goes on alike, and why its pages are not there is not known
 """
@@ -99,10 +99,12 @@ def explain_miss(
 
 
 def miss_of(
-    record: RequestRecord, earlier: Iterable[RequestRecord], decode: Callable[[Sequence[int]], str]
-) -> Miss | None:
+    record: RequestRecord, earlier: Iterable[RequestRecord], decode: Callable[[Sequence[int]], str],
+    shared: bool = False,
+) -> Miss | None:  # fmt: skip
     """The same from records. record: with its ids (level "contents"). earlier: of the same caller and model, the latest
-    first; those without ids are passed over."""
+    first; those without ids are passed over. shared: between callers, so that what the engine noted may be of others.
+    """
     assert record.prompt_ids is not None
     known = (
         Earlier((*one.prompt_ids, *(one.token_ids or ())), len(one.prompt_ids), one.system.adapter)
@@ -110,7 +112,8 @@ def miss_of(
         if one.prompt_ids is not None
     )
     return explain_miss(
-        record.prompt_ids, record.figures.cached, record.figures.broke_by, known, decode, page_size=PAGE_SIZE,
+        record.prompt_ids, record.figures.cached, None if shared else record.figures.broke_by, known, decode,
+        page_size=PAGE_SIZE,
         prefill_ms=record.figures.prefill_ms, adapter=record.system.adapter,
         off=record.parameters.prompt_logprobs is not None,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from cutaway.cli import main
 from server.serving import Running, config_for, running, until
@@ -57,10 +58,19 @@ def test_nothing_of_another_caller_is_compared(served: Running) -> None:
     assert found["cached_tokens"] == 0
 
 
-def test_what_was_found_whole_and_what_wants_every_token(served: Running) -> None:
-    answered(served, "again", KEYS[0], f"{RULES}It is 11:42 now, {SECRET}. {RULES}")
+def test_what_was_found_whole(served: Running) -> None:
+    for name in ("first", "again"):
+        answered(served, name, KEYS[0], f"{RULES}It is 09:30 now. {RULES}")
     _, found = looked(served, "again", KEYS[0])
-    assert found["cached_tokens"] > 0 and (found["miss"] is None or found["miss"]["cause"] == "partial_page")
+    assert found["cached_tokens"] > 100 and (found["miss"] is None or found["miss"]["cause"] == "partial_page")
+
+
+def test_where_callers_share_nothing_is_said_of_the_others(smollm2_path: Path) -> None:
+    with running(config_for(smollm2_path, api_keys=KEYS, share_prefixes=True)) as server:
+        answered(server, "theirs", KEYS[1], f"{RULES}It is 12:00 now, {SECRET}. {RULES}")
+        answered(server, "mine", KEYS[0], f"{RULES}It is 13:00 now, {SECRET}. {RULES}")
+        _, found = looked(server, "mine", KEYS[0])
+        assert found["cached_tokens"] > 50 and found["miss"]["cause"] == "new" and found["miss"]["there"] is None
 
 
 def test_the_command_says_it_in_words(
@@ -78,4 +88,4 @@ def test_the_command_says_it_in_words(
             assert json.loads(out)["prefix_miss"]["miss"]["cause"] == "changed"
         else:
             assert "an earlier prompt continued differently" in out and "remedy" in out and "午" in out
-            assert max(map(len, out.splitlines())) <= 100
+            assert max(map(cell_len, out.splitlines())) <= 100

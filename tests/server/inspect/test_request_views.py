@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 
+import cutaway.server.inspect.request_views as route
 from cutaway.config import RecordConfig
 from server.serving import CHAT, Running, config_for, running, until
 
@@ -77,3 +80,22 @@ def test_figures_alone_have_no_prompt(smollm2_path: Path) -> None:
         until(lambda: look(server, "requests/figures").status_code == 200)
         assert look(server, "requests/figures/prompt").json()["error"]["code"] == "record_incomplete"
         assert told(server, "requests/figures/trace?ops=true")["why_no_ops"] == "the record has no token ids"
+
+
+def test_a_caller_has_one_computed_at_a_time(keyed: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks at long prompts again and again takes no thread in which others' prompts are prepared."""
+    began, leave = Event(), Event()
+
+    def slow(*_: Any) -> dict[str, Any]:
+        began.set()
+        assert leave.wait(60)
+        return {}
+
+    monkeypatch.setattr(route, "_prompt", slow)
+    with ThreadPoolExecutor(1) as other:
+        first = other.submit(look, keyed, "requests/mine/prompt", "first-key")
+        assert began.wait(60)
+        second = look(keyed, "requests/mine/prompt", "first-key")
+        assert second.status_code == 429 and second.json()["error"]["code"] == "explaining"
+        leave.set()
+        assert first.result().status_code == 200

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cutaway.server.inspect.access import shown
-from cutaway.server.inspect.requests import found
+from cutaway.server.inspect.requests import engine_of, found
 from cutaway.server.state import Service, service_of
 from cutaway.xray.prefix_miss import miss_of
 from cutaway.xray.record import RequestRecord
@@ -23,22 +23,21 @@ async def show_miss(request: Request) -> Response:
     """Where the match of a prompt in the prefix cache ended: both sides in words, cause, price, and what avoids it."""
     service = service_of(request)
     record = await found(request, request.path_params["id"])
-    return shown(await service.in_thread(_miss, service, record))
-
-
-def _miss(service: Service, record: RequestRecord) -> dict[str, Any]:
-    """miss: null where everything was found that can be; unknown: why nothing is known."""
+    # miss: null where everything was found that can be; unknown: why nothing is known.
     head: dict[str, Any] = {
         "record": "prefix_miss", "request": record.request, "id": record.id, "model": record.system.model,
         "prompt_tokens": record.prompt_tokens, "cached_tokens": record.figures.cached, "miss": None, "unknown": None,
     }  # fmt: skip
     served = service.roster.models.get(record.system.model)
     if record.prompt_ids is None:
-        return head | {"unknown": "the server keeps figures only, and no token ids"}
+        return shown(head | {"unknown": "the server keeps figures only, and no token ids"})
     if served is None or served.engine is None or served.sha256 != record.system.sha256:
-        return head | {"unknown": "the model that answered is not loaded any more"}
-    miss = miss_of(record, _earlier(service, record), served.engine.tokenizer.decode)
-    return head | {"miss": None if miss is None else miss.json()}
+        return shown(head | {"unknown": "the model that answered is not loaded any more"})
+    shared = service.config.server.share_prefixes
+    async with engine_of(request, record) as engine:  # whose vocabulary lies in its file
+        earlier = _earlier(service, record)
+        miss = await service.in_thread(miss_of, record, earlier, engine.tokenizer.decode, shared)
+    return shown(head | {"miss": None if miss is None else miss.json()})
 
 
 def _earlier(service: Service, record: RequestRecord) -> Iterator[RequestRecord]:

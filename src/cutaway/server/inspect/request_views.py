@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -9,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cutaway.assemble import Engine
-from cutaway.server.inspect.access import check_admin, shown
+from cutaway.server.inspect.access import check_admin, shown, viewer
 from cutaway.server.inspect.query import query_of
 from cutaway.server.inspect.requests import engine_of, found
 from cutaway.server.state import service_of
@@ -31,7 +32,7 @@ async def show_prompt(request: Request) -> Response:
     if record.prompt_ids is None:
         raise ApiError(409, "this record has figures only, and not the prompt", code="record_incomplete")
     async with engine_of(request, record) as engine:
-        return shown(await service_of(request).in_thread(_prompt, engine, record))
+        return shown(await _in_turn(request, lambda: _prompt(engine, record)))
 
 
 async def show_trace(request: Request) -> Response:
@@ -47,7 +48,12 @@ async def show_trace(request: Request) -> Response:
         if engine.inside is not None and engine.inside.looking.locked():
             what = "the ops of another request are being measured"
             raise ApiError(429, what, code="too_many_requests", retry_after=5)
-        return shown(await service_of(request).in_thread(_trace, engine, record))
+        return shown(await _in_turn(request, lambda: _trace(engine, record)))
+
+
+async def _in_turn(request: Request, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Computed in a thread that requests do not wait for, few at once. Raises ApiError: 429."""
+    return await service_of(request).turns.run(request, viewer(request).caller, lambda _: work())
 
 
 def _prompt(engine: Engine, record: RequestRecord) -> dict[str, Any]:
