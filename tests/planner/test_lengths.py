@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,25 @@ def test_our_log_and_plain_lists(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert read_lengths(path) == Lengths((120, 300, 100, 10), 8)
+
+
+def test_records_in_a_folder_and_listed(tmp_path: Path) -> None:
+    folder = tmp_path / "records"
+    folder.mkdir()
+    for name, prompt, tokens in (("a", 100, 20), ("b", 7, 3), ("c", "9", 1)):
+        entry = {"record": "request", "prompt_tokens": prompt, "tokens": tokens}
+        (folder / f"{name}.json").write_text(json.dumps(entry))
+    (folder / "other.txt").write_text("5000\n")
+    (folder / "list.json").write_text("[1, 2]")
+    assert read_lengths(folder) == Lengths((120, 10), 2)
+    assert read_lengths(folder / "a.json") == Lengths((120,), 0)
+    listed = tmp_path / "requests.json"
+    lines = [{"prompt_tokens": 40, "tokens": 2}, {"prompt_tokens": 8, "tokens": None}, "no object", {}]
+    listed.write_text(json.dumps({"record": "requests", "requests": lines}))
+    assert read_lengths(listed) == Lengths((42,), 3)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ParameterError, match="names no request"):
+        read_lengths(tmp_path / "empty")
 
 
 @pytest.mark.parametrize("text", ["", "no numbers\n", "[" * 100_000])

@@ -31,7 +31,7 @@ class PlanOptions:
     ttft: Annotated[float | None, option("--ttft", help="Milliseconds that a first token may take.")] = None
     tpot: Annotated[float | None, option("--tpot", help="Milliseconds that each further token may take.")] = None
     lengths: Annotated[
-        Path | None, option("--lengths", help="Lengths of requests: the server's log, or a list of numbers.")
+        Path | None, option("--lengths", help="Lengths of requests: the server's log, a folder of records, or numbers.")
     ] = None
     svg: Annotated[Path | None, option("--svg", help="What contexts cost as a picture, into this file.")] = None
     verify: Annotated[bool, option("--verify", help="Load the model, fill its context, and compare.")] = False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cutaway.errors import ParameterError
 from cutaway.planner.memory import PAGE_SIZE
@@ -29,32 +31,51 @@ class Lengths:
 
 
 def read_lengths(path: Path) -> Lengths:
-    """From the server's log (JSON lines with `tokens_in` and `tokens_out`) or a plain list: a line has one number, or
-    those of prompt and answer. Other lines are skipped and counted. Raises ParameterError where none is found."""
+    """From the server's log (JSON lines with `tokens_in` and `tokens_out`); a folder of records, one record, or what
+    `cutaway requests --json` prints (`prompt_tokens` and `tokens`); or a plain list: a line has one number, or those of
+    prompt and answer. Other lines are skipped and counted. Raises ParameterError where none is found."""
     try:
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            lines = [line.strip() for line, _ in zip(stream, range(MOST_LINES), strict=False)]
+        files = sorted(path.glob("*.json"))[:MOST_LINES] if path.is_dir() else [path]
+        lines = [line for file in files for line in _lines(file)][:MOST_LINES]
     except OSError as error:
         raise ParameterError(f"lengths: {path} cannot be read: {error.strerror or error}") from None
-    found = [_total(line) for line in lines if line and not line.startswith("#")]
+    found = [total for line in lines if line and not line.startswith("#") for total in _totals(line)]
     totals = tuple(total for total in found if total)
     if not totals:
         raise ParameterError(
-            f"lengths: {path} names no request", hint="a line: a number, two numbers, or our log's JSON"
+            f"lengths: {path} names no request",
+            hint="a line is a number, two numbers, or JSON of our log; or give a folder of records",
         )
     return Lengths(totals, len(found) - len(totals))
 
 
-def _total(line: str) -> int | None:
-    if line.startswith("{"):
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            return None
-        parts = [entry.get("tokens_in"), entry.get("tokens_out")]
-    else:
+def _lines(file: Path) -> list[str]:
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        return [line.strip() for line, _ in zip(stream, range(MOST_LINES), strict=False)]
+
+
+def _totals(line: str) -> list[int | None]:
+    """Of each request that a line names; None where it names none."""
+    if not line.startswith("{"):
         words = line.replace(",", " ").split()
-        parts = [int(w) if w.isascii() and w.isdigit() and len(w) < 10 else None for w in words]
+        return [_sum([int(w) if w.isascii() and w.isdigit() and len(w) < 10 else None for w in words])]
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return [None]
+    listed = entry.get("requests")
+    return [_of_entry(one) for one in listed] if isinstance(listed, list) and listed else [_of_entry(entry)]
+
+
+def _of_entry(entry: Any) -> int | None:
+    if not isinstance(entry, dict):
+        return None
+    if "prompt_tokens" in entry:
+        return _sum([entry["prompt_tokens"], entry.get("tokens")])
+    return _sum([entry.get("tokens_in"), entry.get("tokens_out")])
+
+
+def _sum(parts: Sequence[Any]) -> int | None:
     if len(parts) not in (1, 2) or not all(isinstance(p, int) and not isinstance(p, bool) and p >= 0 for p in parts):
         return None
     return sum(p for p in parts if p is not None) or None
