@@ -104,6 +104,15 @@ def test_choices_and_chats_are_kept_too_and_only_the_last(
     assert len(list(folder.iterdir())) == KEPT
 
 
+def test_remedies_of_a_loop(cutaway: Cutaway) -> None:
+    cutaway("run", "--raw", "again and again " * 12, "-m", cutaway.model, "-n", "240", "-t", "0", "--ignore-eos")
+    table = cutaway("branch", "last", "--remedies", "--length", "4")
+    assert "the loop:" in table and "as it was" in table and "repetition_penalty=1.1" in table
+    assert "temperature" not in table.replace("KL", ""), "greedy decoding cannot be cooled"
+    told = json.loads(cutaway("branch", "last", "--remedies", "--length", "4", "--json"))
+    assert told["record"] == "remedies" and [len(told["tried"]), told["own"]["tokens"]] == [3, 4]
+
+
 def test_what_is_not_there(cutaway: Cutaway) -> None:
     assert cutaway("requests") == "" and "no requests are kept" in cutaway.err
     for arguments in (("replay", "last"), ("replay", "nothing"), ("branch", "last@3", "--token", "#5")):
@@ -111,6 +120,8 @@ def test_what_is_not_there(cutaway: Cutaway) -> None:
         assert "error[record_not_found]" in cutaway.err
     cutaway("branch", "last", "--token", "x", status=2)
     assert "names no token" in cutaway.err
+    cutaway("branch", "last@3", "--remedies", status=2)
+    assert "begins where the loop does" in cutaway.err
     cutaway("replay", "missing.json", status=2)
     cutaway("requests", "--since", "soon", status=2)
     cutaway("requests", "--url", "http://127.0.0.1:9", status=2)
