@@ -47,8 +47,7 @@ class Target:
         except urllib.error.HTTPError as error:
             raise _told(error, self.url) from None
         except (OSError, HTTPException, ValueError) as error:  # URLError is an OSError
-            reason = getattr(error, "reason", error)
-            raise CutawayError(f"no server answers at {self.url}: {reason}", code="server_not_found") from None
+            raise _silent(error, self.url) from None
 
     def date(self, seconds: float = SECONDS) -> str | None:
         """The Date header of a reply, whatever its status; None: it has none. Raises as `ask`."""
@@ -59,8 +58,7 @@ class Target:
             with error:
                 return error.headers["date"]
         except (OSError, HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise CutawayError(f"no server answers at {self.url}: {reason}", code="server_not_found") from None
+            raise _silent(error, self.url) from None
 
 
 def target(url: str | None = None) -> Target:
@@ -112,6 +110,11 @@ def _parsed(raw: bytes, url: str) -> Any:
         return json.loads(raw)
     except (ValueError, RecursionError):
         raise CutawayError(f"{url} does not answer as a cutaway server does", code="server_not_found") from None
+
+
+def _silent(error: Exception, url: str) -> CutawayError:
+    reason = getattr(error, "reason", error)
+    return CutawayError(f"no server answers at {url}: {reason}", code="server_not_found")
 
 
 def _told(error: urllib.error.HTTPError, url: str) -> CutawayError:

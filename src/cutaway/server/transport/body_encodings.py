@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from cutaway.text.encodings import encoding_of
+
+LOOKED_AT = 20_000  # bytes
 _NAMES = {"gb18030": "GBK (GB18030)", "big5": "Big5", "cp1252": "Latin-1 (Windows-1252)", "cp1251": "Windows-1251"}
 _ALIASES = {"gbk": "gb18030", "gb2312": "gb18030", "cp936": "gb18030", "big5-hkscs": "big5", "cp950": "big5"}
 
@@ -53,19 +56,11 @@ def looks_like(body: bytes) -> str:
     """The probable encoding of the bytes, as text for people."""
     if body.startswith(b"\x1f\x8b"):
         return "it looks like gzip, and is not unpacked here"
-    for mark, name in (
-        (b"\xff\xfe\0\0", "UTF-32"),
-        (b"\0\0\xfe\xff", "UTF-32"),
-        (b"\xff\xfe", "UTF-16"),
-        (b"\xfe\xff", "UTF-16"),
-    ):
-        if body.startswith(mark):
-            return f"it looks like {name}"
-    if body[1:2] == b"\0" or body[:1] == b"\0":
+    marked = body.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff"))
+    if not marked and b"\0" in body[:2]:  # the first character of JSON is ASCII
         return "it looks like UTF-32" if body[:4].count(0) == 3 else "it looks like UTF-16"
-    from charset_normalizer import from_bytes
-
-    known = ["gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "cp1251", "cp1252"]
-    best = from_bytes(body[:20_000], cp_isolation=known).best()
-    name = best.encoding if best is not None else ""
-    return f"it looks like {_NAMES.get(name, name.upper())}" if name else "it looks like no text encoding"
+    found = encoding_of(body[:LOOKED_AT])
+    if found is None or found.by == "utf-8":
+        return "it looks like no text encoding" if found is None else "it begins as UTF-8, and does not go on so"
+    name = found.name.removesuffix("-le").removesuffix("-be")
+    return f"it looks like {_NAMES.get(name, name.upper())}"
