@@ -16,7 +16,7 @@ from cutaway.xray.prompt_findings import prompt_findings
 from cutaway.xray.recorded import known_answer
 
 _REMEDIES = {
-    "loop": "cutaway explain REQUEST; on_repetition = cool or stop, dry_multiplier 0.8",
+    "loop": "cutaway branch REQUEST --remedies shows which penalty helps; on_repetition = stop ends such answers",
     "form_at_high_temperature": "temperature 0 to 0.3",
     "code_at_high_temperature": "temperature 0 to 0.3",
     "end_held_back": "leave ignore_eos out",
