@@ -27,6 +27,11 @@ COMPLETIONS = "/v1/completions"
 HELLO = [{"role": "user", "content": "Say hello."}]
 
 
+def bearer(key: str) -> dict[str, str]:
+    """The headers of a request with this key."""
+    return {"authorization": f"Bearer {key}"}
+
+
 class Running:
     """A server that runs. url: where; log: what it has logged, as JSON lines."""
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 import cutaway.server.inspect.explain as route
-from server.serving import Running, config_for, running, until
+from server.serving import Running, bearer, config_for, running, until
 
 pytestmark = pytest.mark.models
 KEYS = ("first-key", "second-key")
@@ -23,10 +23,6 @@ ASKED = {"messages": [{"role": "user", "content": "Name three colours."}], "temp
 def served(smollm2_path: Path) -> Iterator[Running]:
     with running(config_for(smollm2_path, api_keys=KEYS)) as server:
         yield server
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
 
 
 def answered(server: Running, key: str = KEYS[0], **fields: Any) -> tuple[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 from cutaway.cli import main
-from server.serving import Running, config_for, running, until
+from server.serving import Running, bearer, config_for, running, until
 
 pytestmark = pytest.mark.models
 KEYS = ("first-key", "second-key")
@@ -27,14 +27,14 @@ def served(smollm2_path: Path) -> Iterator[Running]:
 
 def answered(server: Running, name: str, key: str, system: str, **fields: Any) -> None:
     messages = [{"role": "system", "content": system}, {"role": "user", "content": "Hello."}]
-    headers = {"authorization": f"Bearer {key}", "x-request-id": name}
+    headers = bearer(key) | {"x-request-id": name}
     body = {"messages": messages, "max_tokens": 3, "temperature": 0} | fields
     assert server.client.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
     until(lambda: looked(server, name, key)[0] == 200)
 
 
 def looked(server: Running, name: str, key: str) -> tuple[int, Any]:
-    reply = server.client.get(f"/x/requests/{name}/miss", headers={"authorization": f"Bearer {key}"})
+    reply = server.client.get(f"/x/requests/{name}/miss", headers=bearer(key))
     return reply.status_code, reply.json()
 
 

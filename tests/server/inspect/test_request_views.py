@@ -14,7 +14,7 @@ import pytest
 
 import cutaway.server.inspect.request_views as route
 from cutaway.config import RecordConfig
-from server.serving import CHAT, Running, config_for, running, until
+from server.serving import CHAT, Running, bearer, config_for, running, until
 
 pytestmark = pytest.mark.models
 KEYS = ("first-key", "second-key")
@@ -34,7 +34,7 @@ def keyed(smollm2_path: Path) -> Iterator[Running]:
 
 def look(server: Running, path: str, key: str | None = None) -> httpx.Response:
     token = server.service.admin.value if key is None else key
-    return server.client.get(f"/x/{path}", headers={"authorization": f"Bearer {token}"})
+    return server.client.get(f"/x/{path}", headers=bearer(token))
 
 
 def told(server: Running, path: str, key: str | None = None) -> Any:

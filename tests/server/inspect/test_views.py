@@ -15,7 +15,7 @@ import pytest
 from cutaway.server.inspect.live import _delta
 from cutaway.server.inspect.watching import LIVE
 from cutaway.xray.page_view import COLUMNS
-from server.serving import CHAT, Running, config_for, running, until
+from server.serving import CHAT, Running, bearer, config_for, running, until
 
 KEYS = ("first-key", "second-key")
 STORY: dict[str, Any] = {
@@ -28,10 +28,6 @@ STORY: dict[str, Any] = {
 def keyed(smollm2_path: Path) -> Iterator[Running]:
     with running(config_for(smollm2_path, api_keys=KEYS)) as server:
         yield server
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
 
 
 def ask(server: Running, path: str, key: str | None = None) -> Any:
